@@ -58,9 +58,9 @@ pub struct BundleRecord {
 pub struct FragmentRecord {
     /// Identity of the larger bundle.
     pub whole: BundleId,
-    /// Position in its payload.
+    /// Position of these bytes in the whole payload.
     pub place: FragmentPosition,
-    /// Bytes of payload.
+    /// Bytes of payload that the fragment carries.
     pub length: u64,
 }
 
@@ -84,9 +84,9 @@ impl BundleRecord {
 pub enum BundleFate {
     /// The next node has stored it.
     Forwarded,
-    /// It was delivered here.
+    /// A service of this node has taken it.
     Delivered,
-    /// Its lifetime ended.
+    /// Its lifetime ended while it waited.
     Expired,
 }
 
@@ -117,7 +117,7 @@ pub struct IncomingTicket(u64);
 /// Decision about a bundle that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferDecision<T> {
-    /// Take it.
+    /// It is taken, and the owner goes on with this.
     Take(T),
     /// It has been received before: the sender may forget it.
     Duplicate,
@@ -153,7 +153,7 @@ pub struct AgentStats {
     pub expired: u64,
     /// Bundles that had been received before.
     pub duplicates: u64,
-    /// Bundles refused.
+    /// Bundles refused, for whatever reason.
     pub refused: u64,
     /// Bundles joined from fragments.
     pub joined: u64,
@@ -265,7 +265,7 @@ impl Agent {
         self.index.insert(record, place, BundleStage::Waiting);
     }
 
-    /// The configuration.
+    /// The configuration that the agent was created with.
     pub fn config(&self) -> &AgentConfig {
         &self.config
     }
@@ -306,6 +306,7 @@ impl Agent {
             self.stats.duplicates += 1;
             return Ok(OfferDecision::Duplicate);
         }
+        // Without an identity a duplicate is found only when it has arrived (`offer`).
         let room = self.check_room(from, id, length);
         self.stats.refused += u64::from(room.is_err());
         room?;
@@ -326,7 +327,9 @@ impl Agent {
         if length > largest.get() {
             return Err(BundleRefusal::TooLarge);
         }
-        let (mut reserved, mut from_it, mut of_it) = (0, 0, 0);
+        let mut reserved = 0;
+        let mut from_it = 0;
+        let mut of_it = 0;
         for other in self.incoming.values() {
             if id.is_some() && other.id == id {
                 return Err(BundleRefusal::Busy);
@@ -377,35 +380,47 @@ impl Agent {
         // From now on the same bundle is refused if it arrives by another way.
         let said = incoming.id.replace(bundle.id);
         let from = incoming.from;
-        let twin =
-            |it: &(&IncomingTicket, &BundleArrival)| *it.0 != ticket && it.1.id == Some(bundle.id);
-        let checked = match said {
-            Some(said) if said != bundle.id => Err(BundleRefusal::Malformed),
-            _ if self.incoming.iter().any(|it| twin(&it)) || self.is_joining(&bundle.id) => {
-                Err(BundleRefusal::Busy)
-            }
-            _ => self.config.check(from, bundle, now),
-        };
-        let checked =
-            checked.and_then(|place| self.check_share(place, bundle.length).map(|()| place));
-        let new = checked.and_then(|place| self.is_new_part(place, bundle));
-        if new == Ok(false) {
-            self.incoming.remove(&ticket);
-            self.stats.duplicates += 1;
-            return Ok(OfferDecision::Duplicate);
-        }
-        let checked = new.and(checked);
+        let checked = self.check_arrived(ticket, from, said, now, bundle);
         match (checked, self.incoming.get_mut(&ticket)) {
-            (Ok(place), Some(incoming)) => {
+            (Ok(Some(place)), Some(incoming)) => {
                 (incoming.place, incoming.length) = (Some(place), bundle.length);
+                Ok(OfferDecision::Take(BundleRecord::new(bundle, now)))
+            }
+            (Ok(None), _) => {
+                self.incoming.remove(&ticket);
+                self.stats.duplicates += 1;
+                Ok(OfferDecision::Duplicate)
             }
             (checked, _) => {
                 self.incoming.remove(&ticket);
                 self.stats.refused += 1;
-                return Err(checked.err().unwrap_or(BundleRefusal::Busy));
+                Err(checked.err().unwrap_or(BundleRefusal::Busy))
             }
         }
-        Ok(OfferDecision::Take(BundleRecord::new(bundle, now)))
+    }
+
+    /// Checks a bundle that has arrived and finds its next hop; [`None`] for a fragment without new bytes.
+    /// `said` is the identity that was announced.
+    fn check_arrived(
+        &self,
+        ticket: IncomingTicket,
+        from: BundleOrigin,
+        said: Option<BundleId>,
+        now: u64,
+        bundle: &BundleSummary,
+    ) -> Result<Option<BundleRoute>, BundleRefusal> {
+        if said.is_some_and(|said| said != bundle.id) {
+            return Err(BundleRefusal::Malformed);
+        }
+        let is_twin = |(other, arrival): (&IncomingTicket, &BundleArrival)| {
+            *other != ticket && arrival.id == Some(bundle.id)
+        };
+        if self.incoming.iter().any(is_twin) || self.is_joining(&bundle.id) {
+            return Err(BundleRefusal::Busy);
+        }
+        let place = self.config.check(from, bundle, now)?;
+        self.check_share(place, bundle.length)?;
+        Ok(self.is_new_part(place, bundle)?.then_some(place))
     }
 
     /// Checks whether there is room for a bundle to `place`: a quarter of the store stays free for other
@@ -413,7 +428,7 @@ impl Agent {
     fn check_share(&self, place: BundleRoute, length: u64) -> Result<(), BundleRefusal> {
         let AgentLimits { bytes, bundles, .. } = self.config.limits;
         let (mut count, mut taken) = self.index.share(place);
-        for other in self.incoming.values().filter(|it| it.place == Some(place)) {
+        for other in self.incoming.values().filter(|arrival| arrival.place == Some(place)) {
             (count, taken) = (count + 1, taken + other.length);
         }
         let fits = taken + length <= bytes.get() - bytes.get() / 4 && count < bundles - bundles / 4;
@@ -506,9 +521,8 @@ impl Agent {
     /// Ends the sending of a bundle. Returns the node that it was being sent to.
     fn end_sending(&mut self, id: &BundleId) -> Option<PeerId> {
         let held = self.index.get(id)?;
-        let (BundleStage::Sending(number), length) = (held.state, held.record.length) else {
-            return None;
-        };
+        let BundleStage::Sending(number) = held.state else { return None };
+        let length = held.record.length;
         let peer = self.peers.get_mut(number.0)?;
         debug_assert!(peer.sending > 0 && peer.sending_bytes >= length, "each ends once");
         (peer.sending, peer.sending_bytes) = (peer.sending - 1, peer.sending_bytes - length);
@@ -520,7 +534,8 @@ impl Agent {
     /// the report in like a bundle of its own; if that fails, there is no report.
     pub fn report(
         &mut self,
-        (now, wall): (Instant, u64),
+        now: Instant,
+        wall: u64,
         about: &BundleSummary,
         what: ReportedEvent,
         number: u64,
@@ -578,6 +593,7 @@ impl Agent {
             BundleFate::Expired => &mut self.stats.expired,
         };
         *count += 1;
+        // A fragment that leaves no longer waits to be joined.
         if let Some(StoredBundle { record: BundleRecord { part: Some(part), .. }, .. }) =
             self.index.get(id)
         {

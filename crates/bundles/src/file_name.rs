@@ -16,7 +16,9 @@ impl FileName {
     pub fn new(name: &str) -> Option<Self> {
         let good = (1..=Self::LONGEST).contains(&name.len())
             && !name.starts_with('.')
-            && !name.chars().any(|it| it == '/' || it == '\\' || it.is_control() || is_format(it));
+            && !name.chars().any(|letter| {
+                letter == '/' || letter == '\\' || letter.is_control() || is_format(letter)
+            });
         good.then(|| Self(name.to_owned()))
     }
 

@@ -184,7 +184,7 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<BundleSummary, UnreadableBun
         return Err(UnreadableBundle::Hops);
     }
     let block = bundle.blocks.get(&PAYLOAD);
-    let payload = block.map(|block| block.payload_range()).filter(|it| it.end <= bytes.len());
+    let payload = block.map(|block| block.payload_range()).filter(|range| range.end <= bytes.len());
     let payload =
         payload.ok_or_else(|| UnreadableBundle::Malformed("it has no payload".to_owned()))?;
     let created = bundle.id.timestamp.creation_time();
@@ -198,11 +198,10 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<BundleSummary, UnreadableBun
         file_name: file_name(bundle, bytes),
         payload,
         sequence: bundle.id.timestamp.clone().into_parts().1,
-        fragment: bundle
-            .id
-            .fragment_info
-            .as_ref()
-            .map(|it| FragmentPosition { offset: it.offset, total: it.total_adu_length }),
+        fragment: bundle.id.fragment_info.as_ref().map(|fragment| FragmentPosition {
+            offset: fragment.offset,
+            total: fragment.total_adu_length,
+        }),
         whole: BundleId::of(&Id { fragment_info: None, ..bundle.id.clone() }, 0),
         is_administrative: bundle.flags.is_admin_record,
         reports: reports(bundle),
@@ -236,7 +235,7 @@ fn file_name(bundle: &Bundle, bytes: &[u8]) -> Option<FileName> {
 /// Purpose of a new bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BundlePurpose {
-    /// Data of a program.
+    /// Data that a program has submitted.
     Data,
     /// Data of a program; the source's node requests reports of its delivery or deletion.
     Reported,
@@ -262,7 +261,7 @@ pub struct NewBundle<'a> {
     pub file_name: Option<&'a FileName>,
     /// Its purpose, which decides its flags.
     pub purpose: BundlePurpose,
-    /// The payload.
+    /// The payload, without the bundle's blocks.
     pub payload: &'a [u8],
 }
 

@@ -55,8 +55,8 @@ pub fn parts(bytes: &[u8], largest: u64) -> Result<Vec<(BundleId, Vec<u8>)>, Par
         return Err(PartsError::TooMany);
     }
     let of = bundle.id.fragment_info.clone();
-    let (start, total) =
-        of.map_or((0, payload.len() as u64), |it| (it.offset, it.total_adu_length));
+    let (start, total) = of
+        .map_or((0, payload.len() as u64), |fragment| (fragment.offset, fragment.total_adu_length));
     let pieces = payload.chunks(piece).enumerate();
     let made = pieces.map(|(place, data)| {
         let offset = start.checked_add((place * piece) as u64).ok_or(PartsError::Malformed)?;
@@ -140,7 +140,8 @@ pub(super) fn needed<T>(
     total: u64,
     parts: impl Iterator<Item = (FragmentPosition, u64, T)>,
 ) -> Option<Vec<T>> {
-    let (mut until, mut needed) = (0, Vec::new());
+    let mut until = 0;
+    let mut needed = Vec::new();
     for (place, length, part) in parts {
         if place.offset > until {
             return None;

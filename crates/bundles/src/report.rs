@@ -37,9 +37,10 @@ pub fn report(
     sequence: u64,
 ) -> Option<Vec<u8>> {
     let request = about.reports.as_ref().filter(|request| request.asks(what))?;
+    // A clock that was not set lies before the epoch, and 0 would mean an unknown time (RFC 9171 §4.2.7).
     let clock = now.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
     let time = clock.filter(|_| request.time).map(|since| DtnTime::new(since).into());
-    let said = |it| (it == what).then_some(StatusAssertion(time));
+    let said = |event| (event == what).then_some(StatusAssertion(time));
     let record = AdministrativeRecord::BundleStatusReport(BundleStatusReport {
         bundle_id: identity(about),
         received: said(ReportedEvent::Received),
@@ -70,8 +71,8 @@ fn identity(about: &BundleSummary) -> Id {
         source: about.source.eid().clone(),
         timestamp: CreationTimestamp::from_parts(created, about.sequence),
         // A report contains the payload's length in this field (§6.1.1).
-        fragment_info: about.fragment.map(|it| FragmentInfo {
-            offset: it.offset,
+        fragment_info: about.fragment.map(|fragment| FragmentInfo {
+            offset: fragment.offset,
             total_adu_length: about.payload.len() as u64,
         }),
     }
@@ -89,9 +90,11 @@ pub fn read_report(payload: &[u8]) -> Option<StatusReport> {
         (&report.delivered, "delivered"),
         (&report.deleted, if expired { "expired" } else { "deleted" }),
     ];
-    let happenings = happenings.into_iter().filter(|(it, _)| it.is_some()).map(|(_, what)| what);
+    let happenings =
+        happenings.into_iter().filter(|(asserted, _)| asserted.is_some()).map(|(_, what)| what);
     let source = BundleEndpoint::try_from(report.bundle_id.source.clone()).ok()?;
-    let part = report.bundle_id.fragment_info.as_ref().map_or(0, |it| it.total_adu_length);
+    let part =
+        report.bundle_id.fragment_info.as_ref().map_or(0, |fragment| fragment.total_adu_length);
     (length == payload.len()).then(|| StatusReport {
         id: BundleId::of(&report.bundle_id, part),
         source: source.to_string(),

@@ -39,16 +39,16 @@ pub fn digest(bundle: &[u8]) -> BundleDigest {
 pub struct TransferAnnouncement {
     /// Identity of the bundle.
     pub id: BundleId,
-    /// Digest of its bytes.
+    /// SHA-256 of all of its bytes.
     pub digest: BundleDigest,
-    /// Number of its bytes.
+    /// Number of its bytes, which follow the announcement.
     pub length: u64,
     /// `true` if the acceptor has to reply with the offset first.
     pub asks: bool,
 }
 
 impl TransferAnnouncement {
-    /// Encodes the announcement.
+    /// Encodes the announcement, with which the stream begins.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, if self.asks { ASKS } else { 0 }];
         bytes.extend(self.id.0);
@@ -58,7 +58,8 @@ impl TransferAnnouncement {
     }
 
     fn read(bytes: &[u8; HEADER]) -> Result<Self, TransferError> {
-        let (start, rest) = (&bytes[..2], &bytes[2..]);
+        let start = &bytes[..2];
+        let rest = &bytes[2..];
         if start[0] != VERSION {
             return Err(TransferError::Version(start[0]));
         }
@@ -139,8 +140,8 @@ pub fn explain(code: u8) -> String {
         BundleRefusal::Endpoint,
         BundleRefusal::Malformed,
     ];
-    let known = ALL.into_iter().find(|it| self::code(*it) == code);
-    known.map_or_else(|| format!("reason {code}"), |it| it.to_string())
+    let known = ALL.into_iter().find(|reason| self::code(*reason) == code);
+    known.map_or_else(|| format!("reason {code}"), |reason| reason.to_string())
 }
 
 /// The bytes do not follow the protocol of transfers.
@@ -166,7 +167,7 @@ pub enum TransferError {
 pub enum ReceivedPiece<'a> {
     /// The announcement. The owner replies, and calls [`TransferReception::start`] unless it ends the transfer.
     Announced(TransferAnnouncement),
-    /// Bytes of the bundle.
+    /// The next bytes of the bundle.
     Data(&'a [u8]),
 }
 
@@ -188,6 +189,7 @@ impl TransferReception {
         input: &mut &'a [u8],
     ) -> Result<Option<ReceivedPiece<'a>>, TransferError> {
         if self.announced.is_some() {
+            // A stream carries one bundle, so everything behind the header is its data.
             let data = std::mem::take(input);
             self.left = self.left.checked_sub(data.len() as u64).ok_or(TransferError::TooLong)?;
             return Ok((!data.is_empty()).then_some(ReceivedPiece::Data(data)));
@@ -234,6 +236,7 @@ impl TransferReplies {
     /// [`TransferError::Reply`] if the kind of reply is unknown.
     pub fn handle(&mut self, input: &mut &[u8]) -> Result<Option<TransferReply>, TransferError> {
         while let Some((first, rest)) = input.split_first() {
+            // The first byte tells how long a reply is.
             self.partial.push(*first);
             *input = rest;
             let reply = match self.partial[..] {

@@ -30,9 +30,9 @@ pub struct CodedStream {
     decoder: Decoder,
     /// Bytes read from the stream that are not decoded yet.
     unread: Inbox,
-    /// Volume sent so far.
+    /// Volume sent so far, before and after compression.
     pub sent: StreamVolume,
-    /// Volume received so far.
+    /// Volume received so far, before and after decompression.
     pub received: StreamVolume,
 }
 
@@ -41,7 +41,7 @@ pub struct CodedStream {
 pub enum StreamRead {
     /// This many bytes, at least one.
     Data(usize),
-    /// Nothing yet.
+    /// No data has arrived yet.
     Nothing,
     /// Nothing yet, but bytes wait to be decoded: the owner calls again after others had their turn.
     Later,
@@ -52,15 +52,14 @@ pub enum StreamRead {
 impl CodedStream {
     /// Starts a stream on which nothing was sent or received.
     pub fn new(encoder: Encoder, decoder: Decoder) -> Self {
-        let (sent, received) = (StreamVolume::default(), StreamVolume::default());
         Self {
             encoder,
             unsent: Inbox::default(),
             encoded: 0,
             decoder,
             unread: Inbox::default(),
-            sent,
-            received,
+            sent: StreamVolume::default(),
+            received: StreamVolume::default(),
         }
     }
 
@@ -75,6 +74,7 @@ impl CodedStream {
         mut send: impl FnMut(&[u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         if self.encoder.is_rest() && self.unsent.is_empty() {
+            // Uncompressed to the end, so the data needs no copy.
             let taken = send(data)?;
             self.count_sent(taken, taken);
             return Ok(taken);
@@ -132,6 +132,7 @@ impl CodedStream {
         let until = self.work() + MOST_WORK;
         loop {
             if self.decoder.is_rest() && self.unread.is_empty() {
+                // Uncompressed to the end, so the data goes straight to the owner.
                 let got = receive(buffer)?;
                 if let StreamRead::Data(count) = got {
                     self.count_received(count, count);
@@ -146,6 +147,7 @@ impl CodedStream {
             if count > 0 {
                 return Ok(StreamRead::Data(count));
             }
+            // Empty frames of a few bytes cost work and yield nothing, so the work of a call is bounded.
             if !self.unread.is_empty() || self.work() >= until {
                 return Ok(StreamRead::Later);
             }

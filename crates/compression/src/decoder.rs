@@ -160,7 +160,8 @@ impl DecoderFrame {
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around(out);
         let left = self.context.get().decompress_stream(&mut to, &mut from);
-        let (read, written) = (from.pos(), to.pos());
+        let read = from.pos();
+        let written = to.pos();
         *input = &input[read..];
         self.has_more = written == out.len();
         left.map(|left| (written, left == 0)).map_err(|_| MalformedStream::Frame)

@@ -35,7 +35,7 @@ enum EncoderState {
     Frame(Box<EncoderFrame>),
     /// Uncompressed for this many bytes.
     Pause(u64),
-    /// Uncompressed to the end.
+    /// Everything to the end is sent uncompressed.
     Rest,
 }
 
@@ -117,6 +117,7 @@ impl Encoder {
                 frame.end(out);
                 self.begin_rest(out);
             }
+            // The dictionary and its level are for small pieces only.
             EncoderState::Frame(frame) if frame.is_small && !self.is_small => {
                 frame.turn_to_bulk(out);
             }
@@ -127,6 +128,7 @@ impl Encoder {
                 SampleResult::Dense | SampleResult::Unclear
                     if self.was_compressible && !is_encrypted(data) =>
                 {
+                    // Compressible data may follow again.
                     self.state = EncoderState::Pause(PAUSE);
                 }
                 SampleResult::Dense | SampleResult::Unclear => self.begin_rest(out),

@@ -98,8 +98,9 @@ impl HubConfig {
 
 /// The forward link of each terminal that shares one.
 pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, AggregateId> {
-    let carrier =
-        |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
+    let carrier = |terminal: &PermittedTerminal| {
+        Some((terminal.key, AggregateId::from(terminal.carrier.as_deref()?)))
+    };
     terminals.iter().filter_map(carrier).collect()
 }
 
@@ -121,12 +122,13 @@ pub fn link_rates(
     links: &[LinkConfig],
 ) -> BTreeMap<PublicKey, BTreeMap<u8, Rate>> {
     let number = |name: &String| links.iter().position(|link| link.name == *name);
-    let of = |it: &PermittedTerminal| {
+    let of = |terminal: &PermittedTerminal| {
         let numbered = |(name, rate): (&String, &Rate)| {
             Some((u8::try_from(number(name)?).ok()?, rate.clone()))
         };
-        let rates: BTreeMap<u8, Rate> = it.links.iter().filter_map(numbered).collect();
-        (!rates.is_empty()).then_some((it.key, rates))
+        let rates: BTreeMap<u8, Rate> = terminal.links.iter().filter_map(numbered).collect();
+        // Other terminals have the rates of the links.
+        (!rates.is_empty()).then_some((terminal.key, rates))
     };
     terminals.iter().filter_map(of).collect()
 }
@@ -168,13 +170,13 @@ pub struct EtcdTls {
 /// A user of an etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdLogin {
-    /// Its name.
+    /// Name of the user in etcd.
     pub user: String,
     /// The file with its password.
     pub password_file: PathBuf,
 }
 
 impl EtcdConfig {
-    /// Default prefix.
+    /// Prefix of the keys unless one is configured.
     pub const PREFIX: &str = "/skyhop/terminals/";
 }

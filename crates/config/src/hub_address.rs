@@ -46,7 +46,7 @@ impl HubAddress {
 /// A hub's address for packets over TCP: `host:port`, or `tls://host:port` over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpAddress {
-    /// Host and TCP port.
+    /// Host and TCP port of the listener.
     pub address: HubAddress,
     /// `true` if the connection looks like TLS to the network.
     pub tls: bool,

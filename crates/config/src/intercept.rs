@@ -54,7 +54,7 @@ pub enum NameResolution {
     /// At the hub, if it supports that: no lookup crosses the hop.
     #[default]
     Hub,
-    /// On this machine.
+    /// This machine's own resolver.
     Here,
 }
 

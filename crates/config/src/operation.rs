@@ -66,7 +66,7 @@ pub enum ControlPath {
     Usual,
     /// This path; the gateway does not start without it.
     At(PathBuf),
-    /// No control socket.
+    /// No control socket: the gateway cannot be asked.
     None,
 }
 
@@ -90,6 +90,6 @@ pub struct DlepConfig {
 pub enum ModemLocation {
     /// By discovery on this interface.
     Discover(String),
-    /// At this address.
+    /// At this address and port.
     At(SocketAddr),
 }

@@ -20,55 +20,55 @@ pub enum RunError {
     /// A running hub cannot be replaced.
     #[error("cannot take over from the running hub: {problem}")]
     TakeOver {
-        /// Description of the problem.
+        /// Description of the problem, as a clause.
         problem: String,
     },
     /// The bundle node cannot start.
     #[error("[bundles]: {problem}")]
     Bundles {
-        /// Description of the problem.
+        /// Description of the problem, as a clause.
         problem: String,
     },
     /// The UDP socket cannot be bound.
     #[error("cannot listen on UDP {address}: {cause}")]
     Bind {
-        /// The local address.
+        /// The local address and port.
         address: SocketAddr,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The socket of a link cannot be bound.
     #[error("cannot use link \"{name}\": {cause}")]
     Link {
-        /// Name of the link.
+        /// Name of the link in `[[link]]`.
         name: String,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The system refuses a TCP setting of one side.
     #[error("{section}.{key} = {value}: the kernel refuses it: {cause}{}", side_hint(key))]
     Side {
-        /// `lan` or `wan`.
+        /// The section of the setting: `lan` or `wan`.
         section: &'static str,
         /// The key in that section.
         key: &'static str,
-        /// The configured value.
+        /// The configured value, as text.
         value: String,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The proxy's port cannot be bound.
     #[error("the proxy cannot listen on TCP {address}: {cause}")]
     Listen {
-        /// The local address.
+        /// The local address and port.
         address: SocketAddr,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// DNS over TLS or HTTPS cannot be served.
     #[error("cannot resolve names: {problem}")]
     Dns {
-        /// Description of the problem.
+        /// Description of the problem, as a clause.
         problem: String,
     },
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
@@ -83,23 +83,23 @@ pub enum RunError {
     /// The kernel refuses the tunnel's network device, table, rule or route.
     #[error("cannot create the tunnel {name:?}: {refusal}")]
     Tunnel {
-        /// Name of the device.
+        /// Configured name of the device.
         name: String,
-        /// The refused operation.
+        /// The refused operation, with the kernel's error.
         refusal: KernelRefusal,
     },
     /// The kernel refuses the device, table, rule or route of skyhop's own TCP towards servers.
     #[error("cannot use `wan.stack = \"skyhop\"` with the device {name:?}: {refusal}")]
     Stack {
-        /// Name of the device.
+        /// Configured name of the device.
         name: String,
-        /// The refused operation.
+        /// The refused operation, with the kernel's error.
         refusal: KernelRefusal,
     },
     /// A network device with the tunnel's or stack's name already exists.
     #[error("the interface {name:?} already exists: expected another `tunnel.name` or `wan.name`")]
     TunnelExists {
-        /// Name of the device.
+        /// Configured name of the device.
         name: String,
     },
     /// The kernel does not report this machine's own addresses, without which the gateway could not keep
@@ -117,7 +117,7 @@ pub enum RunError {
     Control {
         /// Configured path of the socket.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The metrics address cannot be bound.
@@ -125,7 +125,7 @@ pub enum RunError {
     Metrics {
         /// Configured address of the server.
         address: SocketAddr,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The token of the metrics server cannot be used.

@@ -47,10 +47,12 @@ impl KeyMessage {
 /// # Errors
 /// If the message is too long, or its stream is reset.
 pub(crate) async fn read(stream: &SessionStream) -> Result<KeyMessage, ResetReason> {
-    let (mut message, mut buffer) = (KeyMessage::default(), [0; LONGEST]);
+    let mut message = KeyMessage::default();
+    let mut buffer = [0; LONGEST];
     loop {
         match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
             ReadOutcome::Data(count) => message.push(&buffer[..count])?,
+            // Never returned by `poll_read`.
             ReadOutcome::Blocked => {}
             ReadOutcome::End => return Ok(message),
         }

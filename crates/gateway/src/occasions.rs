@@ -17,6 +17,7 @@ impl CauseLimiter {
     /// Returns whether a line of this cause may be logged now, and if so, records it.
     pub(crate) fn is_due(&mut self, now: Instant, cause: &str) -> bool {
         self.0.retain(|_, last| now.saturating_since(*last) < EVERY);
+        // A flood of different causes must not fill memory or log.
         let is_due = self.0.len() < MOST && !self.0.contains_key(cause);
         if is_due {
             self.0.insert(cause.to_owned(), now);

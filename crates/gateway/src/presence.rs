@@ -114,7 +114,7 @@ mod tests {
                     let ip: IpAddr = address.parse().unwrap();
                     assert!(is_absent(ip));
                     let listener = listen(SocketAddr::new(ip, 4000)).unwrap();
-                    RouteSocket::open().unwrap().add_address("lo", (ip, length)).unwrap();
+                    RouteSocket::open().unwrap().add_address("lo", ip, length).unwrap();
                     assert!(!is_absent(ip));
                     // The kernel adds the route to an IPv6 address a moment later.
                     let mut client = loop {

@@ -11,7 +11,7 @@ use crate::capability::Capability;
 /// An operation requested from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelOperation {
-    /// Binding a transparent listener.
+    /// Binding a transparent listener for intercepted connections.
     Listener(IpFamily),
     /// Adding a rule by packet mark.
     Rule(IpFamily),
@@ -27,7 +27,7 @@ pub(crate) enum KernelOperation {
     Tun,
     /// Creating the tunnel's device as a veth pair.
     Veth,
-    /// Configuring the tunnel's device.
+    /// Bringing the tunnel's device up, with its MTU and address.
     Device,
 }
 

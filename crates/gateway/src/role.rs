@@ -1,14 +1,14 @@
-//! The roles of gateways.
+//! The roles in which a gateway can run.
 
 use serde::{Deserialize, Serialize};
 
-/// Role of a gateway.
+/// Role of a gateway, which the command chooses: `skyhop hub`, `terminal` or `solo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// On the earth station's side.
+    /// On the earth station's side of the hop.
     Hub,
-    /// On the clients' side.
+    /// On the clients' side of the hop.
     #[default]
     Terminal,
     /// A single gateway without a hop.

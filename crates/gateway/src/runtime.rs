@@ -39,9 +39,11 @@ pub fn start(gathers: bool) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all();
     if gathers {
+        // Halves the processor time of a terminal at 50 Mbit/s: 33.7 to 15.9 s/GB.
         builder.on_thread_unpark(|| PAUSE_ENDS.set(clock::now() + PAUSE));
         builder.on_thread_park(|| {
             thread::sleep(PAUSE_ENDS.get().saturating_since(clock::now()));
+            // Everything that has come during the pause is handled in the next turn.
             WAITING.take().into_iter().for_each(Waker::wake);
         });
     }

@@ -65,13 +65,14 @@ impl<K: Ord + Clone> ConnectionSlots<K> {
     ) where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let (id, work) = (slot.id, work(slot));
+        let id = slot.id;
+        let work = work(slot);
         // Locked before spawning: a task that ends at once must release its slot after it was entered.
         let mut state = self.lock();
         state.tasks.insert(id, tasks.spawn(work));
     }
 
-    /// Number of acquired slots.
+    /// Number of acquired slots, of all clients together.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.lock().slots.len()

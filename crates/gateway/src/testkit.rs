@@ -127,7 +127,7 @@ pub(crate) fn permitted(name: &str, key: PublicKey) -> PermittedTerminal {
 
 /// Adds an IPv4 address of a /24 subnet to a device.
 pub(crate) fn give_address(name: &str, address: Ipv4Addr) {
-    RouteSocket::open().unwrap().add_address(name, (address.into(), 24)).unwrap();
+    RouteSocket::open().unwrap().add_address(name, address.into(), 24).unwrap();
 }
 
 /// Output of `nft` in the caller's namespace, given `input`; skips the test if `nft` is missing.

@@ -29,6 +29,7 @@ pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(contents)?;
+    // Before the rename, or a power cut may leave the new name with half of the contents.
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     sync_directory(path)

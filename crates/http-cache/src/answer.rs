@@ -75,8 +75,8 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
     let mut head = ResponseHead::own(304, "Not Modified");
     // A cookie does not describe the stored response, so the client gets it even with a 304.
     let kept = |name: &str| {
-        ["age", "set-cookie"].iter().any(|it| name.eq_ignore_ascii_case(it))
-            || NOT_MODIFIED_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it))
+        ["age", "set-cookie"].iter().any(|other| name.eq_ignore_ascii_case(other))
+            || NOT_MODIFIED_FIELDS.iter().any(|other| name.eq_ignore_ascii_case(other))
     };
     let fields = whole.fields.all().filter(|(name, _)| kept(name));
     fields.for_each(|(name, value)| head.fields.push(name, value));
@@ -87,6 +87,7 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
 /// client's copy is current.
 fn is_not_modified(request: &RequestHead, stored: &StoredResponse) -> bool {
     if request.fields.has("if-none-match") {
+        // `If-Modified-Since` beside it is ignored (RFC 9110 §13.1.3).
         let is_any = |text: &str| (text == "*").then_some(());
         let has = |ours: &str| {
             parse_tags(&request.fields)
@@ -108,7 +109,7 @@ fn is_not_modified(request: &RequestHead, stored: &StoredResponse) -> bool {
 
 /// The entity tags of `If-None-Match`. A tag may contain a comma, so the list cannot be split at commas.
 fn parse_tags(fields: &HeaderFields) -> impl Iterator<Item = &str> {
-    let texts = fields.values("if-none-match").filter_map(|it| core::str::from_utf8(it).ok());
+    let texts = fields.values("if-none-match").filter_map(|value| core::str::from_utf8(value).ok());
     texts.flat_map(|text| {
         let mut rest = text;
         core::iter::from_fn(move || {
@@ -165,7 +166,8 @@ fn parse_range(text: &str, length: u64) -> Option<Result<BodyRange, Unsatisfiabl
         }
         (false, true) => (number(first)?, length),
         (false, false) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             if last < first {
                 return None;
             }

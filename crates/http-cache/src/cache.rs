@@ -24,7 +24,7 @@ pub struct CacheConfig {
 /// Counters of a cache since its start, and its present size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// All requests.
+    /// All requests for which the cache was asked.
     pub requests: u64,
     /// Requests answered from the cache without asking the server.
     pub hits: u64,
@@ -116,7 +116,7 @@ pub struct SharedCache<B> {
 }
 
 impl<B: Clone> SharedCache<B> {
-    /// An empty cache.
+    /// Creates an empty cache with these settings.
     pub fn new(config: CacheConfig) -> Self {
         let store = ResponseStore::new(config.limits);
         Self { config, store, stats: CacheStats::default() }
@@ -124,8 +124,8 @@ impl<B: Clone> SharedCache<B> {
 
     /// Returns the counters and the present size.
     pub fn stats(&self) -> CacheStats {
-        let (memory, disk) =
-            (ByteCount::new(self.store.memory()), ByteCount::new(self.store.disk()));
+        let memory = ByteCount::new(self.store.memory());
+        let disk = ByteCount::new(self.store.disk());
         CacheStats { entries: self.store.len() as u64, memory, disk, ..self.stats }
     }
 
@@ -167,7 +167,7 @@ impl<B: Clone> SharedCache<B> {
             matches!(request.method.as_str(), "GET" | "HEAD") && framing == BodyFraming::None;
         // These conditions are not applicable to a cache (RFC 9111 §4.3.2).
         let conditional =
-            ["if-match", "if-unmodified-since"].iter().any(|it| request.fields.has(it));
+            ["if-match", "if-unmodified-since"].iter().any(|name| request.fields.has(name));
         let asked = ForwardedRequest {
             key,
             request,
@@ -198,7 +198,7 @@ impl<B: Clone> SharedCache<B> {
         &mut self,
         now: UnixTime,
         id: EntryId,
-        mut asked: ForwardedRequest,
+        asked: ForwardedRequest,
     ) -> RequestAction<B> {
         let Some((stored, ..)) = self.store.get(id) else { return self.plan_forward(asked) };
         let reuse = stored.reuse(now, &asked.request);
@@ -212,23 +212,13 @@ impl<B: Clone> SharedCache<B> {
                 }
                 None => self.plan_forward(asked),
             },
-            ReuseMode::WhileRevalidating => {
-                let Some(answer) = self.answer(now, id, &asked.request) else {
-                    return self.plan_forward(asked);
-                };
-                self.stats.stale += 1;
-                // One background request for an entry is enough.
-                let busy = self.store.set_revalidating(id, true);
-                // The revalidation refreshes the cache, so it asks for the complete response whatever the
-                // client wants.
-                let mut again = again;
-                again.method = "GET".to_owned();
-                ["range", "if-range"].iter().for_each(|name| again.fields.remove(name));
-                asked.request.method.clone_from(&again.method);
-                ["range", "if-range"].iter().for_each(|name| asked.request.fields.remove(name));
-                (asked.storable, asked.validates) = (true, Some(id));
-                RequestAction::Answer(answer, (!busy).then_some((again, asked)))
-            }
+            ReuseMode::WhileRevalidating => match self.answer(now, id, &asked.request) {
+                Some(answer) => {
+                    let revalidation = self.plan_revalidation(id, asked, again);
+                    RequestAction::Answer(answer, revalidation)
+                }
+                None => self.plan_forward(asked),
+            },
             ReuseMode::Validated => {
                 let ranged = asked.request.fields.has("range");
                 let is_get = asked.request.method == "GET";
@@ -245,6 +235,27 @@ impl<B: Clone> SharedCache<B> {
                 }
             }
         }
+    }
+
+    /// Plans the background request that revalidates an entry while it is used: the validation request
+    /// `again`, and the client's own if the stored response has changed. [`None`] if one is under way.
+    fn plan_revalidation(
+        &mut self,
+        id: EntryId,
+        mut asked: ForwardedRequest,
+        mut again: RequestHead,
+    ) -> Option<(RequestHead, ForwardedRequest)> {
+        self.stats.stale += 1;
+        // One background request for an entry is enough.
+        let busy = self.store.set_revalidating(id, true);
+        // The revalidation refreshes the cache, so it asks for the complete response whatever the client
+        // wants.
+        again.method = "GET".to_owned();
+        ["range", "if-range"].iter().for_each(|name| again.fields.remove(name));
+        asked.request.method.clone_from(&again.method);
+        ["range", "if-range"].iter().for_each(|name| asked.request.fields.remove(name));
+        (asked.storable, asked.validates) = (true, Some(id));
+        (!busy).then_some((again, asked))
     }
 
     fn answer(
@@ -334,8 +345,9 @@ impl<B: Clone> SharedCache<B> {
         response: &ResponseHead,
     ) -> Option<CachedResponse<B>> {
         let (stored, body, length) = self.store.get(id)?;
-        let (mut confirmed, body) = (stored.clone(), body.cloned());
-        confirmed.confirm(response, (asked.requested, now));
+        let mut confirmed = stored.clone();
+        let body = body.cloned();
+        confirmed.confirm(response, asked.requested, now);
         let (head, part) = build_response(now, &asked.request, &confirmed, length);
         match confirmed.shareable(response) {
             Some(kept) => self.store.update(id, |stored| *stored = kept),
@@ -412,11 +424,11 @@ impl<B: Clone> SharedCache<B> {
         body: B,
         length: u64,
     ) {
-        let mut stored = StoredResponse::new(&asked.request, response, (asked.requested, now));
+        let mut stored = StoredResponse::new(&asked.request, response, asked.requested, now);
         // The body may have been chunked; `answer` sets its length.
         stored.head.fields.remove("content-length");
         let key = asked.key.clone();
-        if self.store.insert(key, &asked.request, stored, (body, length), asked.client) {
+        if self.store.insert(key, &asked.request, stored, body, length, asked.client) {
             self.stats.stored += 1;
         }
     }
@@ -427,12 +439,13 @@ impl<B: Clone> SharedCache<B> {
     pub fn handle_collapsed(
         &mut self,
         now: UnixTime,
-        (asked, response): (&ForwardedRequest, &ResponseHead),
+        asked: &ForwardedRequest,
+        response: &ResponseHead,
         length: u64,
         request: &RequestHead,
     ) -> Option<(ResponseHead, Option<BodyRange>)> {
         let request = request.end_to_end();
-        let mut stored = StoredResponse::new(&asked.request, response, (asked.requested, now));
+        let mut stored = StoredResponse::new(&asked.request, response, asked.requested, now);
         stored.head.fields.remove("content-length");
         let serves = is_storable(&asked.request, response)
             && stored.is_selected_by(&request)

@@ -18,7 +18,7 @@ const CONNECTION_FIELDS: [&str; 8] = [
 ];
 
 impl HeaderFields {
-    /// Appends a field.
+    /// Appends a field, beside others of the same name.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.0.push((name.into(), value.as_ref().into()));
     }
@@ -65,25 +65,28 @@ impl HeaderFields {
 
     /// Returns `true` if the list in fields of this name has `member`, ignoring case.
     pub fn contains_member(&self, name: &str, member: &str) -> bool {
-        self.members(name).any(|it| it.eq_ignore_ascii_case(member.as_bytes()))
+        self.members(name).any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
     /// Removes the connection-specific fields (RFC 9110 §7.6.1), and those that `Connection` names.
     pub fn remove_connection_fields(&mut self) {
         self.remove_nominated();
-        self.0
-            .retain(|(name, _)| !CONNECTION_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it)));
+        self.0.retain(|(name, _)| {
+            !CONNECTION_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
+        });
     }
 
     /// Removes the fields that `Connection` names, but not `Connection` itself.
     pub(super) fn remove_nominated(&mut self) {
         // A client could name these to make the next reader find another body or host: they always stay.
         let kept =
-            |it: &str| ["connection", "content-length", "host", "cache-control"].contains(&it);
-        let texts = self.members("connection").filter_map(|it| core::str::from_utf8(it).ok());
+            |name: &str| ["connection", "content-length", "host", "cache-control"].contains(&name);
+        let texts = self.members("connection").filter_map(|value| core::str::from_utf8(value).ok());
         let mut named: Vec<String> = texts.map(str::to_ascii_lowercase).collect();
         named.retain(|name| !kept(name));
-        self.0.retain(|(name, _)| !named.iter().any(|it| name.eq_ignore_ascii_case(it)));
+        self.0.retain(|(name, _)| {
+            !named.iter().any(|nominated| name.eq_ignore_ascii_case(nominated))
+        });
     }
 
     /// Approximate memory in bytes, with 48 of overhead for each field.

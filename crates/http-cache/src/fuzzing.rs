@@ -174,7 +174,7 @@ fn share(
     let ParsedHead::Head(reply, length) = ResponseHead::parse(said) else { return };
     let (body, now) = (&said[length..], UnixTime::from_seconds(NOW + later));
     let length = body.len() as u64;
-    let Some((head, part)) = cache.handle_collapsed(now, (lead, &reply), length, &two.0) else {
+    let Some((head, part)) = cache.handle_collapsed(now, lead, &reply, length, &two.0) else {
         return;
     };
     check(&head);

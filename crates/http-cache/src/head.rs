@@ -37,9 +37,9 @@ pub struct RequestHead {
 /// The head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The status code.
+    /// The status code, three digits.
     pub status: u16,
-    /// The reason phrase.
+    /// The reason phrase; it may be empty.
     pub reason: String,
     /// The minor version of HTTP/1: 0 or 1.
     pub minor: u8,
@@ -170,7 +170,9 @@ impl RequestHead {
 fn authenticates_connection(credentials: &[u8]) -> bool {
     let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
     let scheme = words.next().unwrap_or_default();
-    ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
+    ["ntlm", "negotiate", "kerberos"]
+        .iter()
+        .any(|listed| scheme.eq_ignore_ascii_case(listed.as_bytes()))
 }
 
 impl ResponseHead {

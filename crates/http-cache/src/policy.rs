@@ -55,7 +55,7 @@ pub struct StoredResponse {
 /// Permitted use of a stored response for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReuseMode {
-    /// Without asking the server.
+    /// Use it without asking the server.
     Fresh,
     /// At once, while it is revalidated in the background (RFC 5861 §3).
     WhileRevalidating,
@@ -157,7 +157,8 @@ impl StoredResponse {
     pub fn new(
         request: &RequestHead,
         response: &ResponseHead,
-        (requested, received): (UnixTime, UnixTime),
+        requested: UnixTime,
+        received: UnixTime,
     ) -> Self {
         let mut head = response.clone();
         head.fields.remove_connection_fields();
@@ -205,7 +206,8 @@ impl StoredResponse {
 
     /// Time since the response became stale; zero while it is fresh.
     fn staleness(&self, now: UnixTime) -> Duration {
-        let (age, lifetime) = (self.age(now), self.lifetime());
+        let age = self.age(now);
+        let lifetime = self.lifetime();
         // A response whose age equals its lifetime is stale (§4.2).
         if lifetime > age { Duration::ZERO } else { (age - lifetime).max(Duration::from_nanos(1)) }
     }
@@ -214,7 +216,8 @@ impl StoredResponse {
     pub(super) fn reuse(&self, now: UnixTime, request: &RequestHead) -> ReuseMode {
         let asked = CacheDirectives::of_request(&request.fields);
         let said = CacheDirectives::of(&self.head.fields);
-        let (age, stale) = (self.age(now), self.staleness(now));
+        let age = self.age(now);
+        let stale = self.staleness(now);
         let fresh_for = self.lifetime().saturating_sub(age);
         if asked.no_cache
             || said.no_cache
@@ -280,7 +283,8 @@ impl StoredResponse {
     pub(super) fn confirm(
         &mut self,
         confirmation: &ResponseHead,
-        (requested, received): (UnixTime, UnixTime),
+        requested: UnixTime,
+        received: UnixTime,
     ) {
         let mut new = confirmation.fields.clone();
         new.remove_connection_fields();
@@ -322,7 +326,10 @@ impl StoredResponse {
 
 /// The members of `Vary` in lower case, also those that are no field's name.
 fn selecting_names(response: &ResponseHead) -> impl Iterator<Item = String> {
-    response.fields.members("vary").map(|it| String::from_utf8_lossy(it).to_ascii_lowercase())
+    response
+        .fields
+        .members("vary")
+        .map(|member| String::from_utf8_lossy(member).to_ascii_lowercase())
 }
 
 /// The normalised value of a field named by `Vary`: all fields of the name as one list, without spaces

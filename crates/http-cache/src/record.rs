@@ -71,23 +71,10 @@ impl ResponseRecord {
         let time = |name: &str| {
             ours.fields.parsed(name, |text| Some(UnixTime::from_seconds(text.parse().ok()?)))
         };
-        let name_of = |name: &[u8]| Some(core::str::from_utf8(name).ok()?.to_owned());
-        let mut selecting = Vec::new();
-        for (name, value) in ours.fields.all() {
-            match name {
-                "Selected" => {
-                    // A field name contains no `=`: `is_storable` refuses other names in `Vary`.
-                    let end = value.iter().position(|byte| *byte == b'=')?;
-                    let (name, value) = (&value[..end], &value[end + 1..]);
-                    selecting.push((name_of(name)?, Some(value.to_owned())));
-                }
-                "Unselected" => selecting.push((name_of(value)?, None)),
-                _ => {}
-            }
-        }
-        // The order in which `Stored::new` has them.
-        selecting.sort_unstable();
-        let (requested, received) = (time("Requested")?, time("Received")?);
+
+        let selecting = decode_selecting(&ours.fields)?;
+        let requested = time("Requested")?;
+        let received = time("Received")?;
         Some(Self {
             key: CacheKey {
                 destination: text("Destination")?,
@@ -100,4 +87,27 @@ impl ResponseRecord {
             owner: text("Owner")?.parse().ok()?,
         })
     }
+}
+
+type SelectingFields = Vec<(String, Option<Vec<u8>>)>;
+
+/// Reads the fields of the first head that tell which requests select the response; [`None`] if one is
+/// malformed.
+fn decode_selecting(fields: &HeaderFields) -> Option<SelectingFields> {
+    let name_of = |name: &[u8]| Some(core::str::from_utf8(name).ok()?.to_owned());
+    let mut selecting = Vec::new();
+    for (name, value) in fields.all() {
+        match name {
+            "Selected" => {
+                // A field name contains no `=`: `is_storable` refuses other names in `Vary`.
+                let end = value.iter().position(|byte| *byte == b'=')?;
+                selecting.push((name_of(&value[..end])?, Some(value[end + 1..].to_owned())));
+            }
+            "Unselected" => selecting.push((name_of(value)?, None)),
+            _ => {}
+        }
+    }
+    // The order in which `StoredResponse::new` has them.
+    selecting.sort_unstable();
+    Some(selecting)
 }

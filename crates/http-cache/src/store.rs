@@ -23,7 +23,7 @@ pub struct CacheKey {
     pub destination: String,
     /// The `Host` field in lower case.
     pub host: String,
-    /// The request target.
+    /// The request target, with its query.
     pub target: String,
 }
 
@@ -74,6 +74,20 @@ struct StoreEntry<B> {
 }
 
 impl<B> StoreEntry<B> {
+    /// An entry whose body is neither in memory nor on disk.
+    fn new(key: CacheKey, stored: StoredResponse, length: u64, owner: IpAddr) -> Self {
+        Self {
+            key,
+            stored,
+            length,
+            owner,
+            mark: 0,
+            body: None,
+            on_disk: false,
+            revalidating: false,
+        }
+    }
+
     fn head_size(&self) -> u64 {
         (OVERHEAD + self.key.size() + self.stored.size()) as u64
     }
@@ -100,7 +114,7 @@ pub struct ResponseStore<B> {
 }
 
 impl<B: Clone> ResponseStore<B> {
-    /// An empty store.
+    /// Creates an empty store with these bounds.
     pub fn new(limits: StoreLimits) -> Self {
         Self {
             limits,
@@ -132,7 +146,7 @@ impl<B: Clone> ResponseStore<B> {
         self.on_disk.bytes
     }
 
-    /// Number of stored responses.
+    /// Number of stored responses, in memory or on disk.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -181,7 +195,8 @@ impl<B: Clone> ResponseStore<B> {
         key: CacheKey,
         request: &RequestHead,
         stored: StoredResponse,
-        (body, length): (B, u64),
+        body: B,
+        length: u64,
         owner: IpAddr,
     ) -> bool {
         let old = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
@@ -206,7 +221,8 @@ impl<B: Clone> ResponseStore<B> {
         if on_disk {
             self.outputs.push_back(FileOutput::Write(id, Some(body.clone())));
         }
-        self.admit(id, key, stored, (Some(body), length), (owner, on_disk));
+        let body = Some(body);
+        self.admit(id, StoreEntry { body, on_disk, ..StoreEntry::new(key, stored, length, owner) });
         self.make_room();
         self.entries.contains_key(&id)
     }
@@ -229,31 +245,24 @@ impl<B: Clone> ResponseStore<B> {
             return false;
         }
         self.reserve(id);
-        self.admit(id, key, stored, (None, length), (owner, true));
+        self.admit(id, StoreEntry { on_disk: true, ..StoreEntry::new(key, stored, length, owner) });
         self.make_room();
         self.entries.contains_key(&id)
     }
 
-    fn admit(
-        &mut self,
-        id: EntryId,
-        key: CacheKey,
-        stored: StoredResponse,
-        (body, length): (Option<B>, u64),
-        (owner, on_disk): (IpAddr, bool),
-    ) {
-        self.by_key.entry(key.clone()).or_default().push(id);
+    /// Adds an entry as the one used last.
+    fn admit(&mut self, id: EntryId, mut entry: StoreEntry<B>) {
+        self.by_key.entry(entry.key.clone()).or_default().push(id);
         self.clock += 1;
-        let mark = self.clock;
-        let entry =
-            StoreEntry { key, stored, length, owner, mark, body, on_disk, revalidating: false };
+        entry.mark = self.clock;
         self.count_entry(id, &entry);
         self.entries.insert(id, entry);
     }
 
     /// Adds an entry to the usage of its owner.
     fn count_entry(&mut self, id: EntryId, entry: &StoreEntry<B>) {
-        let (owner, mark) = (entry.owner, entry.mark);
+        let owner = entry.owner;
+        let mark = entry.mark;
         self.heads.add(owner, mark, id, entry.head_size());
         if entry.body.is_some() {
             self.bodies.add(owner, mark, id, entry.length);
@@ -265,7 +274,8 @@ impl<B: Clone> ResponseStore<B> {
 
     /// Removes an entry from the usage of its owner.
     fn discount_entry(&mut self, entry: &StoreEntry<B>) {
-        let (owner, mark) = (entry.owner, entry.mark);
+        let owner = entry.owner;
+        let mark = entry.mark;
         self.heads.take(owner, mark, entry.head_size());
         if entry.body.is_some() {
             self.bodies.take(owner, mark, entry.length);
@@ -289,7 +299,8 @@ impl<B: Clone> ResponseStore<B> {
         if on_disk {
             self.outputs.push_back(FileOutput::Write(id, None));
         }
-        self.admit(id, key, stored, (body, length), (owner, on_disk));
+        let entry = StoreEntry::new(key, stored, length, owner);
+        self.admit(id, StoreEntry { body, on_disk, ..entry });
         self.make_room();
     }
 
@@ -331,7 +342,7 @@ impl<B: Clone> ResponseStore<B> {
         let entry = self.entries.remove(&id)?;
         self.discount_entry(&entry);
         if let Some(ids) = self.by_key.get_mut(&entry.key) {
-            ids.retain(|it| *it != id);
+            ids.retain(|other| *other != id);
             if ids.is_empty() {
                 self.by_key.remove(&entry.key);
             }

@@ -63,6 +63,7 @@ impl NamedTerminals {
             for grant in grants {
                 *slots.entry(grant.terminal).or_default() += u64::from(grant.slots());
             }
+            // Terminals that only wait are shown, too.
             for (terminal, _) in waiting.iter().filter(|(_, cells)| *cells > 0) {
                 slots.entry(*terminal).or_default();
             }
@@ -164,6 +165,7 @@ fn waiting_points(
 fn requested_volumes(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
     let requests = record.events.iter().filter_map(|event| match event {
         DamaEvent::Requested { at, request, .. }
+        // Further attempts repeat the same request.
         | DamaEvent::Contended { at, request: Some(request), attempt: 1, .. } => {
             Some((at, request))
         }

@@ -21,7 +21,8 @@ impl CabledLab {
     /// # Errors
     /// If the kernel refuses a step; everything is then cleaned up.
     pub fn start() -> Result<Self, TopologyError> {
-        let (terrestrial, client_side) = (false, false);
+        let terrestrial = false;
+        let client_side = false;
         let extent = Extent { terminals: 1, terrestrial, client_side, mtu: LAN_MTU, cabled: true };
         Ok(Self { network: topology::build(&extent)? })
     }

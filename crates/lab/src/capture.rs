@@ -85,6 +85,7 @@ impl LabCapture {
             Ok(CaptureSide { tap, file, path, written: 0, last: 0 })
         };
         let sides = lab.preset().extent().crossings().into_iter().map(side);
+        // All devices are open before this returns, so the captures begin with the first packet.
         let sides = sides.collect::<Result<Vec<_>, _>>()?;
         let (stop, stopped) = channel();
         let body = move || run(sides, &stopped);
@@ -133,8 +134,11 @@ impl CaptureSide {
     fn drain(&mut self) -> Result<(), CaptureError> {
         let mut done = Ok(());
         self.tap.drain(|frame| {
+            // After an error the ring is still emptied, but nothing more is written.
             if done.is_ok() {
-                let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
+                let bytes = frame.bytes;
+                let wall = frame.wall;
+                let outgoing = frame.outgoing;
                 self.last = wall;
                 done =
                     self.file.write(&WrittenPacket { bytes, length: bytes.len(), wall, outgoing });
@@ -160,6 +164,7 @@ fn run(mut sides: Vec<CaptureSide>, stopped: &Receiver<()>) -> CaptureSummary {
     while error.is_none() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         error = sides.iter_mut().find_map(|side| side.drain().err());
     }
+    // Once more, for the packets since the last tick.
     let last = |side: &mut CaptureSide| side.drain().and_then(|()| side.finish()).err();
     let error = error.or_else(|| sides.iter_mut().filter_map(last).next());
     let written = sides.iter().map(|side| side.written).sum();

@@ -42,7 +42,8 @@ impl LinkCarrier {
         match (self, shared) {
             (Self::Own(link), _) => (link.queued(), *link.counters(), None),
             (Self::Shared(terminal), Some(dama)) => {
-                let (slots, mac_cells) = (dama.slots(*terminal), dama.mac_cells(*terminal));
+                let slots = dama.slots(*terminal);
+                let mac_cells = dama.mac_cells(*terminal);
                 let gauge = SharedGauge { slots, mac_cells };
                 (dama.queued(*terminal), *dama.counters(*terminal), Some(gauge))
             }
@@ -77,6 +78,8 @@ impl ChangeableLink<'_> {
                 if old.loss != new.loss {
                     dama.set_loss(now, *terminal, new.loss);
                 }
+                // Unchanged settings are left alone: to set them again would start their models
+                // anew.
                 if old.rate != new.rate {
                     // All terminals have the same; each sets it at the same moment.
                     dama.set_rate(now, new.rate);

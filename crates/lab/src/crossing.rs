@@ -69,7 +69,8 @@ impl Extent {
         let returns = Site::first(self.terminals).map(|site| match site {
             Site::FIRST => hop(LinkName::Return(site), Node::Terminal, "t0".to_owned(), [0, 1]),
             site => {
-                let (sky, last) = (format!("t{}", site.number()), [1, site.number()]);
+                let sky = format!("t{}", site.number());
+                let last = [1, site.number()];
                 hop(LinkName::Return(site), site.terminal(), sky, last)
             }
         });
@@ -103,7 +104,8 @@ impl Extent {
 
     /// Returns the crossing of a link in the place of a LAN.
     fn beside(&self, link: LinkName, from: Node, sky: String, last: [u8; 2]) -> Crossing {
-        let (station, mtu) = (station(last), self.lan_mtu());
+        let station = station(last);
+        let mtu = self.lan_mtu();
         Crossing { link, from, device: LAN_DEVICE, sky, station, mtu }
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct LinkLane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkGauge {
-    /// Name of the link.
+    /// Direction that the figures are of.
     pub link: LinkName,
     /// The link's counters since the start.
     pub counters: PacketCounters,
@@ -83,7 +83,8 @@ pub struct LinkGauge {
 impl LinkGauge {
     /// Creates the snapshot of a link that has not carried anything.
     pub fn new(link: LinkName) -> Self {
-        let (counters, queued) = (PacketCounters::default(), Tally::default());
+        let counters = PacketCounters::default();
+        let queued = Tally::default();
         Self { link, counters, queued, peak_queue: 0, shared: None }
     }
 }
@@ -197,13 +198,16 @@ impl LinkDriver {
     /// Starts the thread. The lanes' ports must have been opened in `sky`.
     /// `shared` is the return link of the lanes that have none of their own.
     pub(crate) fn start(lanes: Vec<LinkLane>, shared: Option<Dama<Vec<u8>>>) -> io::Result<Self> {
-        let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tracks = Vec::new();
+        let mut ports = Vec::new();
+        let mut exits = Vec::new();
         for LinkLane { port, carrier, name, exit } in lanes {
             tracks.push(LinkTrack { name, carrier, advanced_to: Instant::ZERO, peak_queue: 0 });
             ports.push(port);
             exits.push(exit);
         }
-        let (faults, lateness) = (Faults::default(), Lateness::default());
+        let faults = Faults::default();
+        let lateness = Lateness::default();
         let shared = shared.map(SharedReturn::new);
         let state = Mutex::new(DriverState { tracks, shared, faults, lateness, stopping: false });
         let nudge = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
@@ -225,7 +229,8 @@ impl LinkDriver {
     /// Returns the modem of terminal number `terminal`, if the terminals share a return link.
     pub(crate) fn modem(&self, terminal: usize) -> Option<ReturnModem> {
         let shared = Arc::clone(&self.shared);
-        let has = shared.lock().shared.as_ref().is_some_and(|it| terminal < it.read().terminals());
+        let has =
+            shared.lock().shared.as_ref().is_some_and(|link| terminal < link.read().terminals());
         has.then_some(ReturnModem { shared, terminal })
     }
 
@@ -252,6 +257,7 @@ impl LinkDriver {
             }
         }
         drop(state);
+        // The next packet may now be due earlier than the thread expects.
         self.shared.wake_thread();
     }
 
@@ -384,6 +390,7 @@ impl DriverThread {
     fn deliver_shared(&mut self, state: &mut DriverState, due: &mut DueBatch, now: Instant) {
         let Some(shared) = &mut state.shared else { return };
         let is_shared = |track: &LinkTrack| matches!(track.carrier, LinkCarrier::Shared(_));
+        // The link's time must not pass packets that still wait in a terminal's ring.
         let has_more =
             state.tracks.iter().zip(&self.more).any(|(track, more)| is_shared(track) && *more);
         if !has_more {
@@ -407,6 +414,7 @@ impl DriverThread {
         state.faults.refused += sent.refused;
         state.faults.astray += sent.astray;
         due.packets.clear();
+        // After sending, whose time is a part of the lateness.
         let sent = clock::now();
         due.times.drain(..).for_each(|at| state.lateness.add(sent.saturating_since(at)));
     }

@@ -134,7 +134,8 @@ mod tests {
             seen.borrow_mut().push((place, run.len()));
             SendFailures::default()
         });
-        let (one, two) = (PacketRecipient::Terminal(0), PacketRecipient::Terminal(1));
+        let one = PacketRecipient::Terminal(0);
+        let two = PacketRecipient::Terminal(1);
         assert_eq!(
             seen.into_inner(),
             [(one, 2), (two, 1), (PacketRecipient::NoTerminal, 1), (two, 1)]

@@ -107,7 +107,8 @@ mod tests {
     #[test]
     fn a_later_lab_takes_the_place_of_an_earlier_one() {
         let machine = "127.0.0.1 localhost\n";
-        let (one, three) = (hosts(1, true, machine), hosts(3, true, machine));
+        let one = hosts(1, true, machine);
+        let three = hosts(3, true, machine);
         assert_eq!(hosts(1, true, &three), one);
         assert_eq!(hosts(3, true, &one), three);
         assert!(three.contains(" client3\n") && !three.contains("client4"), "{three}");

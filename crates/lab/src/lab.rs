@@ -59,6 +59,7 @@ impl Lab {
         let run = RunDirectory::new().map_err(|cause| StartError::Run { cause })?;
         let extent = preset.extent();
         let network = topology::build(&extent)?;
+        // All links count from one moment: outages and traces run together.
         let origin = clock::now();
         let shared = shared_return(preset, seed, origin)?;
         let lanes = network.sky.run(|| open_lanes(preset, &extent, seed, origin))?;
@@ -164,7 +165,8 @@ impl Lab {
     /// # Errors
     /// If anything besides the links would have to change.
     pub fn change(&mut self, preset: Preset) -> Result<(), ChangeError> {
-        let (old, new) = (self.preset.extent(), preset.extent());
+        let old = self.preset.extent();
+        let new = preset.extent();
         let is_same_return = fixed_return(&self.preset) == fixed_return(&preset);
         let fixed = [
             ("the MTU", old.mtu == new.mtu),
@@ -297,6 +299,7 @@ fn seed_of(name: LinkName, seed: u64) -> u64 {
         LinkName::ClientForward(site) => (CLIENT_SIDE + site.index() as u64, 0),
         LinkName::ClientReturn(site) => (CLIENT_SIDE + site.index() as u64, 1),
     };
+    // Twice the seed, so that neighbouring seeds share no link's seed.
     seed.wrapping_mul(2).wrapping_add(direction) ^ (pair << 56)
 }
 

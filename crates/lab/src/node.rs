@@ -49,7 +49,7 @@ pub struct FurtherSite(Site);
 #[error("no host {name:?} in the lab: expected one of {known}")]
 #[non_exhaustive]
 pub struct UnknownNode {
-    /// The name, as given.
+    /// The name that no host has.
     pub name: String,
     /// The names that exist, as a list for the message.
     pub known: String,

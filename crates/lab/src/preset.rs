@@ -31,7 +31,8 @@ pub(crate) trait PresetLinks {
 
 impl PresetLinks for Preset {
     fn extent(&self) -> Extent {
-        let (terminals, mtu) = (self.terminals, self.mtu);
+        let terminals = self.terminals;
+        let mtu = self.mtu;
         let [terrestrial, client_side] =
             [&self.terrestrial, &self.client_side].map(Option::is_some);
         Extent { terminals, terrestrial, client_side, mtu, cabled: false }

@@ -63,6 +63,7 @@ impl Drop for Services {
 /// Moves the thread to `server` for good and listens there.
 fn listen(server: &NetNs) -> Result<(Runtime, TcpListener, TcpListener), StartError> {
     let refused = |port| move |cause| StartError::Service { port, cause };
+    // Sockets belong to the namespace of the thread that opens them.
     server.enter().map_err(refused(HTTP_PORT))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(refused(HTTP_PORT))?;
     let bind = |port| TcpListener::bind(os::any_address(port));

@@ -61,7 +61,7 @@ pub(crate) fn of_hop(device: &str) -> Vec<Setting> {
 
 /// Writes a setting in the calling thread's network namespace. IPv6 settings are skipped on a
 /// kernel without IPv6.
-pub(crate) fn write((name, value): &Setting) -> io::Result<()> {
+pub(crate) fn write(name: &str, value: &str) -> io::Result<()> {
     let settings = Path::new("/proc/sys/net");
     if name.starts_with("ipv6/") && !settings.join("ipv6").exists() {
         return Ok(());

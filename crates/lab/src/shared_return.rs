@@ -89,6 +89,7 @@ impl SharedReturn {
         while let Some((at, _, packet)) = self.dama.poll_arrival(self.advanced_to) {
             take(at, packet);
         }
+        // Taken even if they are not recorded, or they would pile up.
         while let Some(event) = self.dama.poll_event() {
             if let Some(record) = &mut self.record
                 && record.has_room()

@@ -47,7 +47,7 @@ pub enum TopologyError {
         place: LabNamespace,
         /// Name of the setting, below `/proc/sys/net`.
         setting: String,
-        /// Value of the setting.
+        /// The value that was to be written.
         value: String,
         /// The error of the system call.
         cause: io::Error,
@@ -75,7 +75,7 @@ pub enum TopologyError {
     Offloads {
         /// The namespace it applied to.
         place: LabNamespace,
-        /// Name of the device.
+        /// Name of the device in that namespace.
         device: String,
         /// The error of the system call.
         cause: io::Error,
@@ -112,6 +112,7 @@ pub(crate) fn build(extent: &Extent) -> Result<LabNetwork, TopologyError> {
     }
     network.set_up_sky(&crossings)?;
     for node in Node::of_lab(extent.terminals) {
+        // After all devices are up: the kernel refuses routes over others.
         network.add_routes(node, extent)?;
     }
     Ok(network)
@@ -152,10 +153,12 @@ impl LabNetwork {
             pairs.push([end(Node::Terminal), end(Node::Hub)]);
         }
         pairs.extend(crossings.iter().map(|crossing| {
-            let (name, station) = (crossing.device, Some(crossing.station));
+            let name = crossing.device;
+            let station = Some(crossing.station);
             let host = VethEnd { netns: self.host(crossing.from).as_fd(), name, station };
             [host, VethEnd { netns: self.sky.as_fd(), name: &crossing.sky, station: None }]
         }));
+        // The kernel takes both ends' namespaces with the request, so one socket creates all pairs.
         self.run_in(LabNamespace::Sky, |place| {
             let mut netlink = open(place)?;
             pairs.iter().try_for_each(|[one, other]| {
@@ -186,10 +189,10 @@ impl LabNetwork {
                         .bring_up(device, Some(extent.lan_mtu()), true)
                         .map_err(refused(place, || device.to_owned()))?,
                 }
-                for address in address.supported() {
+                for (address, prefix) in address.supported() {
                     netlink
-                        .add_address(device, address)
-                        .map_err(refused(place, || format!("{} to {device}", address.0)))?;
+                        .add_address(device, address, prefix)
+                        .map_err(refused(place, || format!("{address} to {device}")))?;
                 }
             }
             if is_router(node) {
@@ -213,10 +216,10 @@ impl LabNetwork {
             let mut netlink = open(place)?;
             for (subnet, via) in routes(node, extent) {
                 let to = HostAddress { subnet, host: 0 };
-                for (to, via) in to.supported().zip(via.supported()) {
+                for ((to, prefix), (via, _)) in to.supported().zip(via.supported()) {
                     netlink
-                        .add_route(to, via.0)
-                        .map_err(refused(place, || format!("a route to {} via {}", to.0, via.0)))?;
+                        .add_route(to, prefix, via)
+                        .map_err(refused(place, || format!("a route to {to} via {via}")))?;
                 }
             }
             Ok(())
@@ -285,11 +288,11 @@ fn set_up_quiet(
 }
 
 fn apply(place: LabNamespace, settings: &[Setting]) -> Result<(), TopologyError> {
-    for setting in settings {
-        settings::write(setting).map_err(|cause| TopologyError::Setting {
+    for (name, value) in settings {
+        settings::write(name, value).map_err(|cause| TopologyError::Setting {
             place,
-            setting: setting.0.clone(),
-            value: setting.1.clone(),
+            setting: name.clone(),
+            value: value.clone(),
             cause,
         })?;
     }
@@ -316,7 +319,8 @@ mod tests {
     #[test]
     fn every_host_has_one_way_to_every_subnet() {
         for terminals in [1, 2, 32] {
-            let (terrestrial, client_side) = (false, false);
+            let terrestrial = false;
+            let client_side = false;
             let extent = Extent { terminals, terrestrial, client_side, mtu: 1500, cabled: false };
             let lans = Site::first(terminals).map(Site::lan);
             let all: BTreeSet<u8> = lans.chain([HOP, SERVER_LAN]).collect();

@@ -7,7 +7,7 @@ use crate::payload::NumberedPacket;
 /// A number of packets and their bytes on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Number of packets.
+    /// Number of packets, whatever their length.
     pub packets: u64,
     /// Their bytes: the sum of [`crate::CarriedPacket::wire_len`].
     pub bytes: ByteCount,

@@ -28,7 +28,8 @@ impl Dice {
 
     #[inline]
     fn generator(&mut self) -> &mut ChaCha8Rng {
-        let (seed, stream) = (self.seed, self.stream);
+        let seed = self.seed;
+        let stream = self.stream;
         self.state.get_or_insert_with(|| Self::start(seed, stream))
     }
 

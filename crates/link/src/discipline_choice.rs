@@ -63,6 +63,7 @@ impl DisciplineChoice {
                 let min_threshold = min.unwrap_or(usual.min_threshold);
                 Discipline::Red(Red {
                     min_threshold,
+                    // Three to one, as in Floyd's recommendation.
                     max_threshold: max.unwrap_or(3.0 * min_threshold),
                     max_p: max_p.unwrap_or(usual.max_p),
                     weight: weight.unwrap_or(usual.weight),

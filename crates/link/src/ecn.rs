@@ -18,6 +18,7 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
 fn mark_ipv4(packet: &mut [u8]) -> bool {
     let Some(header) = packet.first_chunk_mut::<20>() else { return false };
     let old = u16::from_be_bytes([header[0], header[1]]);
+    // Not ECN-capable: the packet is dropped instead (RFC 3168 §5).
     if header[1] & CE == 0 {
         return false;
     }

@@ -214,7 +214,8 @@ impl FromStr for Encapsulation {
             return code.parse().map(Self::Coded).map_err(|_| unknown());
         }
         let words: Vec<&str> = text.split_whitespace().collect();
-        let (padded, packed) = (Packing::Padded, Packing::Packed);
+        let padded = Packing::Padded;
+        let packed = Packing::Packed;
         Ok(match words[..] {
             ["none"] => Self::None,
             ["aal5"] => Self::Aal5 { llc_snap: false },
@@ -308,7 +309,8 @@ mod tests {
         assert_eq!(mean("aal5"), 32.0 * 53.0);
         assert_eq!(mean("ule"), 9.0 * 188.0);
         let packed = mean("ule packed");
-        let (least, most) = (1508.0 / 184.0 * 188.0, 1509.0 / 183.9 * 188.0);
+        let least = 1508.0 / 184.0 * 188.0;
+        let most = 1509.0 / 183.9 * 188.0;
         assert!((least..most).contains(&packed), "{packed} {least} {most}");
     }
 

@@ -184,6 +184,7 @@ impl<P: CarriedPacket> Link<P> {
         loop {
             let arrival = self.propagation.pop_arrival(now)?;
             self.counters.inside.remove(arrival.frame.len);
+            // A lost packet stays on the way until it would have arrived.
             if arrival.lost {
                 self.counters.lost.add(arrival.frame.len);
                 continue;

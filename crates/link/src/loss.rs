@@ -53,7 +53,9 @@ pub enum LossModel {
 /// not guarantee.
 fn any_of(p: f64, n: u64) -> f64 {
     let either = |a: f64, b: f64| a + b * (1.0 - a);
-    let (mut result, mut power, mut rest) = (0.0, p, n);
+    let mut result = 0.0;
+    let mut power = p;
+    let mut rest = n;
     while rest > 0 {
         if rest & 1 == 1 {
             result = either(result, power);

@@ -86,6 +86,7 @@ impl Opportunities {
         }
         match times.last() {
             None => Err(OpportunitiesError::Empty),
+            // All at the same moment: a cycle without duration has no rate.
             Some(0) => Err(OpportunitiesError::NoTime { line: times.len() }),
             Some(_) => Ok(Self { times: times.into() }),
         }
@@ -101,7 +102,8 @@ impl Opportunities {
     /// Returns the number of opportunities up to and including `elapsed` nanoseconds after the
     /// start.
     pub(crate) fn count_by(&self, elapsed: u64) -> u128 {
-        let (cycles, rest) = (elapsed / self.period(), elapsed % self.period());
+        let cycles = elapsed / self.period();
+        let rest = elapsed % self.period();
         let in_this = self.times.partition_point(|&at| at <= rest);
         u128::from(cycles) * self.times.len() as u128 + in_this as u128
     }
@@ -109,7 +111,8 @@ impl Opportunities {
     /// Returns the time of the `number`-th opportunity, counted from 1, in nanoseconds after the
     /// start.
     pub(crate) fn time_of(&self, number: u128) -> u128 {
-        let (number, len) = (number.saturating_sub(1), self.times.len() as u128);
+        let number = number.saturating_sub(1);
+        let len = self.times.len() as u128;
         let at = self.times[(number % len) as usize];
         (number / len).saturating_mul(self.period().into()).saturating_add(at.into())
     }

@@ -25,7 +25,7 @@ pub struct Outage {
     /// Time until it starts, from the start of the link, or from when the outage was added to a
     /// running link.
     pub after: Duration,
-    /// Duration of the outage.
+    /// Duration of the outage, above zero.
     pub lasting: Duration,
     /// Period from start to start, repeated for ever; `None` for a single outage. If it does not
     /// exceed `lasting`, the outage never ends.
@@ -42,7 +42,9 @@ impl FromStr for Outage {
                 None => (text, None),
             };
             let (after, lasting) = once.split_once('+')?;
-            let (after, lasting) = (duration(after)?, duration(lasting)?);
+            let after = duration(after)?;
+            let lasting = duration(lasting)?;
+            // Otherwise one occurrence would run into the next.
             let pause = every.is_none_or(|every| every > lasting);
             (pause && lasting > Duration::ZERO).then_some(Self { after, lasting, every })
         })
@@ -149,6 +151,7 @@ impl Outages {
 
     fn tidy(&mut self) {
         let mut sorted: Vec<_> = self.periods.drain(..).collect();
+        // An added outage may overlap planned ones.
         sorted.sort_by_key(|period| period.start);
         for period in sorted {
             match self.periods.back_mut() {
@@ -168,7 +171,8 @@ mod tests {
     }
 
     fn outage(after: u64, lasting: u64) -> Outage {
-        let (after, lasting) = (Duration::from_nanos(after), Duration::from_nanos(lasting));
+        let after = Duration::from_nanos(after);
+        let lasting = Duration::from_nanos(lasting);
         Outage { after, lasting, every: None }
     }
 

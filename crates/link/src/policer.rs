@@ -106,8 +106,8 @@ mod tests {
 
     /// How many of the packets of 1000 bytes pass that come at these times in µs.
     fn passing(policer: Policer, times: impl Iterator<Item = u64>) -> usize {
-        let (mut bucket, mut counters) =
-            (PolicerBucket::new(Instant::ZERO, policer), PacketCounters::default());
+        let mut bucket = PolicerBucket::new(Instant::ZERO, policer);
+        let mut counters = PacketCounters::default();
         let at = |micros| Instant::from_nanos(micros * 1000);
         let mut times = times;
         let mut passes = |time| bucket.passes(at(time), 1000, &mut counters);
@@ -153,7 +153,9 @@ mod tests {
             steps in prop::collection::vec((0u64..2000, 1usize..3000), 1..300),
         ) {
             let mut bucket = PolicerBucket::new(Instant::ZERO, policer(mbit, burst));
-            let (mut micros, mut passed, mut counters) = (0, 0, PacketCounters::default());
+            let mut micros = 0;
+            let mut passed = 0;
+            let mut counters = PacketCounters::default();
             for (step, len) in steps {
                 micros += step;
                 if bucket.passes(Instant::from_nanos(micros * 1000), len, &mut counters) {

@@ -76,6 +76,7 @@ pub(crate) struct Propagation<P> {
 
 impl<P> Propagation<P> {
     pub(crate) fn new(origin: Instant, config: LinkConfig, seed: u64) -> Self {
+        // The order of the draws is part of the published results.
         let mut seeds = Dice::stream(seed, CHANNEL);
         Self {
             path: PropagationPath::new(config.delay, config.jitter, origin),
@@ -219,7 +220,8 @@ mod tests {
     }
 
     fn propagation(delay: u64, loss: LossModel) -> Propagation<usize> {
-        let (rate, queue) = (BitRate::from_mbit(1), QueueLimit::Packets(1));
+        let rate = BitRate::from_mbit(1);
+        let queue = QueueLimit::Packets(1);
         let config = LinkConfig::new(rate, Duration::from_nanos(delay), loss, queue);
         Propagation::new(Instant::ZERO, config, 1)
     }

@@ -116,6 +116,7 @@ impl<P: CarriedPacket> SerialiserQueue<P> {
             counters.inside.remove(oldest.len);
             counters.dropped_queue.add(oldest.len);
         }
+        // A packet longer than the whole queue is refused by `push`.
         true
     }
 
@@ -194,6 +195,7 @@ impl<P: CarriedPacket> SerialiserQueue<P> {
             && next.is_some()
             && self.fifo.len() == 0
         {
+            // The average decays while the queue is empty (§4).
             state.empty(now);
         }
         next

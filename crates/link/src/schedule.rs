@@ -76,6 +76,7 @@ impl<T> DueSchedule<T> {
         if self.first()? > now {
             return None;
         }
+        // Of items due at the same time, the one inserted first leaves first.
         let overtakes = self
             .overtaking
             .peek()

@@ -55,7 +55,8 @@ pub(crate) struct SerialisedPacket<P> {
 
 impl<P> Serialiser<P> {
     pub(crate) fn new(origin: Instant, rate: Rate, encapsulation: Encapsulation) -> Self {
-        let (capacity, framer) = (WorkCapacity::new(rate, origin), Framer::new(encapsulation));
+        let capacity = WorkCapacity::new(rate, origin);
+        let framer = Framer::new(encapsulation);
         Self { capacity, framer, current: None, free_since: Instant::ZERO, credit: 0 }
     }
 
@@ -125,6 +126,7 @@ impl<P> Serialiser<P> {
         let finish = current.finish?;
         self.free_since = finish.at;
         self.credit += finish.spare;
+        // An opportunity carries its packets in no time.
         let begun = if self.capacity.is_instant() { finish.at } else { current.begun };
         let airtime = finish.at.as_nanos().saturating_sub(begun.as_nanos());
         Some(SerialisedPacket { at: finish.at, frame: current.frame, airtime })
@@ -183,7 +185,8 @@ mod tests {
     fn what_has_left_stays_sent_when_the_rate_changes() {
         let mut serialiser = serialiser(BitRate::from_mbit(50));
         serialiser.begin(Instant::ZERO, frame(1500));
-        let (half, pause) = (Instant::from_nanos(120_000), Instant::from_nanos(500_000));
+        let half = Instant::from_nanos(120_000);
+        let pause = Instant::from_nanos(500_000);
         serialiser.set_rate(half, BitRate::from_bits_per_second(0).into());
         assert_eq!(serialiser.finish(), None);
         serialiser.set_rate(pause, BitRate::from_mbit(25).into());
@@ -276,7 +279,9 @@ mod tests {
         ) {
             let mut serialiser = serialiser(BitRate::from_bits_per_second(first));
             serialiser.begin(Instant::ZERO, frame(len));
-            let (mut now, mut rate, mut done) = (0u64, first, 0u128);
+            let mut now = 0u64;
+            let mut rate = first;
+            let mut done = 0u128;
             let work = len as u128 * 8 * WORK_PER_BIT;
             for (gap, next) in changes {
                 let step = u128::from(gap) * u128::from(rate);
@@ -302,7 +307,8 @@ mod tests {
             lens in prop::collection::vec(0usize..10_000, 1..50),
         ) {
             let mut serialiser = serialiser(BitRate::from_bits_per_second(rate));
-            let (mut at, mut bits) = (Instant::ZERO, 0u128);
+            let mut at = Instant::ZERO;
+            let mut bits = 0u128;
             for len in lens {
                 at = send(&mut serialiser, at, len);
                 bits += len as u128 * 8;

@@ -279,7 +279,8 @@ impl<T: TraceValue> TraceParser<T> {
             return Err(TraceError::AfterLoop { line, text: text.to_owned() });
         }
         let Some((time, value)) = text.split_once(char::is_whitespace) else {
-            let (text, example) = (text.to_owned(), T::EXAMPLE);
+            let text = text.to_owned();
+            let example = T::EXAMPLE;
             return Err(TraceError::NoValue { line, text, example });
         };
         let unreadable = |cause| TraceError::Unreadable { line, cause };
@@ -376,7 +377,8 @@ mod tests {
     #[test]
     fn steps_in_disorder_are_no_trace() {
         let points = vec![(Duration::ZERO, Probability::ONE), (Duration::ZERO, Probability::ZERO)];
-        let (at, previous) = (Duration::ZERO, Duration::ZERO);
+        let at = Duration::ZERO;
+        let previous = Duration::ZERO;
         let error = TraceError::NotIncreasing { line: 2, at, previous };
         assert_eq!(Trace::new(points, None), Err(error));
     }

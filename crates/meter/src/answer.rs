@@ -173,6 +173,7 @@ impl ServerAnswer {
             Self::UdpSent { datagrams, unsent } => (7, [datagrams, unsent, 0, 0, 0, 0, 0, 0]),
             Self::UdpReceived(counts) => (8, udp_fields(&counts)),
             Self::Refused(refusal) => {
+                // All refusals are listed; 17 is the most general one.
                 let known = REFUSALS.iter().find(|(_, known)| *known == refusal);
                 (known.map_or(17, |(status, _)| *status), [0; FIELDS])
             }
@@ -263,12 +264,12 @@ fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
 }
 
 fn udp_fields(counts: &UdpCounts) -> [u64; FIELDS] {
-    let it = counts;
     let time = |time: Option<Duration>| time.map_or(UNKNOWN, nanos);
-    let [jitter, span, variation] = [time(it.jitter), nanos(it.span), time(it.delay_variation)];
-    let counted = [it.received, it.duplicates, it.reordered, it.corrupt];
+    let [jitter, span, variation] =
+        [time(counts.jitter), nanos(counts.span), time(counts.delay_variation)];
+    let counted = [counts.received, counts.duplicates, counts.reordered, counts.corrupt];
     let [received, duplicates, reordered, corrupt] = counted;
-    [received, duplicates, reordered, corrupt, jitter, span, variation, it.overflowed]
+    [received, duplicates, reordered, corrupt, jitter, span, variation, counts.overflowed]
 }
 
 fn udp_counts(fields: [u64; FIELDS]) -> UdpCounts {

@@ -155,6 +155,7 @@ impl DirectionSum {
         let flows = || flows.iter().filter(|flow| flow.direction == direction);
         let moved_bytes = flows().map(|flow| flow.moved_bytes).sum();
         let total = flows().map(|flow| flow.start + flow.total).max().unwrap_or_default();
+        // Without a report of a sender, retransmissions are unknown, not zero.
         let sent = flows().filter_map(|flow| flow.sender.as_ref());
         Self {
             direction,
@@ -176,6 +177,7 @@ fn fairness<'a>(flows: impl Iterator<Item = &'a FlowReport>) -> Option<f64> {
 
 impl BulkReport {
     fn new(options: &BulkOptions, mut flows: Vec<FlowReport>) -> Self {
+        // Tasks end in any order.
         flows.sort_by_key(|flow| flow.flow);
         let moved_bytes = flows.iter().map(|flow| flow.moved_bytes).sum();
         let total = flows.iter().map(|flow| flow.start + flow.total).max().unwrap_or_default();

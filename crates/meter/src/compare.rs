@@ -198,6 +198,7 @@ fn figures(
         standard_deviation: standard_deviation(&samples),
         student_t: student_t(&samples),
         bootstrap: bootstrap.mean(&samples),
+        // The first file is the base of all gains.
         gain: if std::ptr::eq(first, runs) {
             None
         } else {
@@ -217,6 +218,7 @@ fn gain(
         ImprovementDirection::Lower => (base, samples),
         ImprovementDirection::Neither => return None,
     };
+    // There is no ratio to zero.
     let below_mean = stats::mean(below).filter(|mean| *mean > 0.0)?;
     let ratio = stats::mean(above)? / below_mean;
     Some(Gain { ratio, bootstrap: bootstrap.ratio(above, below) })

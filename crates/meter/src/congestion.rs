@@ -28,7 +28,7 @@ pub enum CongestionError {
          characters, like \"cubic\""
     )]
     Name {
-        /// The text, as given.
+        /// The text that is no valid name.
         text: String,
     },
     /// The kernel does not have this congestion control.

@@ -1,4 +1,4 @@
-//! The directions of payload.
+//! The directions of payload, seen from the client.
 
 use serde::{Deserialize, Serialize};
 

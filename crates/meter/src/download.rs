@@ -93,6 +93,7 @@ pub(crate) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         ServerAnswer::Sent(sender) => sender,
         found => return Err(FlowError::Unexpected { found }),
     };
+    // The contents were verified on arrival; this compares the lengths.
     let receipt = Receipt { bytes: moved, first_wrong: None, span: Default::default() };
     flow::check(receipt, sender.sent_bytes)?;
     flow::read_close(stream, moved).await?;

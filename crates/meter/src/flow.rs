@@ -30,7 +30,7 @@ pub(crate) enum FlowError {
     /// The connection could not be established.
     #[error("cannot connect to {server}: {error}")]
     Connect {
-        /// Address of the server.
+        /// Address that the client connected to.
         server: SocketAddr,
         /// The error of `connect(2)`.
         error: io::Error,
@@ -61,21 +61,21 @@ pub(crate) enum FlowError {
     /// The answer is valid, but does not fit this point of the protocol.
     #[error("unexpected answer from the server: {found:?}")]
     Unexpected {
-        /// The answer as decoded.
+        /// The answer that came instead.
         found: ServerAnswer,
     },
     /// The stream ended before all bytes had arrived.
     #[error("the stream ended after {received} of {asked} bytes")]
     Truncated {
-        /// Number of bytes received.
+        /// Bytes that arrived before the end.
         received: u64,
-        /// Number of bytes requested.
+        /// Bytes that the request was for.
         asked: u64,
     },
     /// More bytes arrived than requested.
     #[error("received more than the {asked} bytes requested")]
     TooLong {
-        /// Number of bytes requested.
+        /// Bytes that the request was for.
         asked: u64,
     },
     /// A byte differed from the one sent.
@@ -159,6 +159,7 @@ pub(crate) async fn read_close<R: AsyncRead + Unpin>(
 
 /// Checks that the receiver of a stream of `asked` bytes got all of it, unchanged.
 pub(crate) fn check(receipt: Receipt, asked: u64) -> Result<(), FlowError> {
+    // A wrong byte is worse than a missing one, so it is reported first.
     if let Some(offset) = receipt.first_wrong {
         return Err(FlowError::Corrupt { offset });
     }

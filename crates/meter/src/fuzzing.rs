@@ -25,10 +25,11 @@ pub fn request(bytes: &[u8]) {
     let Ok(request) = MeterRequest::decode(wire) else { return };
     assert_eq!(request.encode(), *wire, "only what is encoded like this is a request");
     let RequestedWork::Udp(plan) = request.work else { return };
-    let (payload, length) =
-        (Payload::new(request.key, PayloadSide::Client), usize::from(plan.length));
+    let payload = Payload::new(request.key, PayloadSide::Client);
+    let length = usize::from(plan.length);
     let planned = plan.datagrams().min(PLANNED);
-    let (mut receiver, mut handed) = (UdpReceiver::new(payload, length, planned), 0);
+    let mut receiver = UdpReceiver::new(payload, length, planned);
+    let mut handed = 0;
     let mut datagram = vec![0; length];
     for (at, piece) in (0..).zip(datagrams.chunks(HEAD_LEN)) {
         receiver.handle(Duration::from_secs(at), piece);

@@ -21,8 +21,8 @@ pub(crate) struct RequestedObject {
     pub(crate) key: u64,
     pub(crate) size: u64,
     pub(crate) congestion_control: Option<CongestionControl>,
-    /// How long a cache may use the object, in seconds; `None` if the response says nothing about
-    /// caches.
+    /// Time for which a cache may use the object, in seconds; `None` if the response says nothing
+    /// about caches.
     pub(crate) fresh: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ pub enum HttpError {
     /// The method is not GET, or the target names no object.
     #[error("no such object: {target:?}")]
     Target {
-        /// The target as requested.
+        /// The target of the request line.
         target: String,
     },
     /// The response is not a success.
@@ -99,7 +99,8 @@ impl RequestedObject {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let (key, size) = path.strip_prefix("/object/")?.split_once('/')?;
-        let (mut congestion_control, mut fresh) = (None, None);
+        let mut congestion_control = None;
+        let mut fresh = None;
         for option in query.into_iter().flat_map(|query| query.split('&')) {
             match option.split_once('=')? {
                 ("cc", name) => congestion_control = Some(name.parse().ok()?),

@@ -110,7 +110,7 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(RunMetric, f64)> {
         metrics.push((RunMetric::JainIndex, jain));
     }
     let sums = report.sums.iter().filter_map(|sum| sum.retransmitted_segments);
-    let retransmitted = sums.map(|segments| segments as f64).reduce(|sum, it| sum + it);
+    let retransmitted = sums.map(|segments| segments as f64).reduce(|sum, segments| sum + segments);
     metrics.extend(retransmitted.map(|sum| (RunMetric::RetransmittedSegments, sum)));
     metrics
 }
@@ -126,11 +126,14 @@ fn udp_workload(report: &UdpReport) -> String {
 }
 
 fn udp_metrics(report: &UdpReport) -> Vec<(RunMetric, f64)> {
-    let sum = |of: fn(&UdpFlow) -> u64| report.flows.iter().map(|it| of(it) as f64).sum::<f64>();
-    let (sent, lost) = (sum(|flow| flow.sent), sum(|flow| flow.lost));
+    let sum =
+        |of: fn(&UdpFlow) -> u64| report.flows.iter().map(|flow| of(flow) as f64).sum::<f64>();
+    let sent = sum(|flow| flow.sent);
+    let lost = sum(|flow| flow.lost);
     let jitter = report.flows.iter().filter_map(|flow| flow.counts.jitter);
     let jitter: Vec<f64> = jitter.map(|jitter| jitter.as_secs_f64()).collect();
     let mut metrics = Vec::new();
+    // A loss ratio of nothing is unknown, not zero.
     if sent > 0.0 {
         metrics.push((RunMetric::LossRatio, lost / sent));
     }

@@ -72,7 +72,8 @@ mod tests {
         ) {
             let rate = BitRate::from_bits_per_second(rate);
             let mut pacer = Pacer::new(Some(rate));
-            let (mut now, mut total) = (Duration::ZERO, 0);
+            let mut now = Duration::ZERO;
+            let mut total = 0;
             for (bytes, late) in steps {
                 total += bytes as u64;
                 let next = pacer.sent(now, bytes).unwrap();

@@ -50,8 +50,8 @@ pub struct PageOptions {
     pub connections: u32,
     /// Congestion control of the server's sockets; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
-    /// How long caches on the path may use the objects, in seconds; `None` says nothing about
-    /// caches.
+    /// Time for which caches on the path may use the objects, in seconds; `None` says nothing
+    /// about caches.
     pub fresh: Option<u32>,
     /// Time limit of the page; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
@@ -158,9 +158,11 @@ impl PageLoad {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let end = |object: &ObjectReport| Some(object.start? + object.time?);
         let complete = objects.iter().all(|object| object.outcome.is_complete());
+        // The page is loaded with its last object; if one is missing, the time is that of the end.
         let last = objects.iter().filter_map(end).max().filter(|_| complete);
         let times = objects.iter().filter(|object| object.outcome.is_complete());
-        let times: Vec<f64> = times.filter_map(|it| it.time).map(|it| it.as_secs_f64()).collect();
+        let times: Vec<f64> =
+            times.filter_map(|object| object.time).map(|time| time.as_secs_f64()).collect();
         PageReport {
             server: self.options.server,
             mode: self.options.mode,

@@ -72,6 +72,7 @@ impl Payload {
         if first != head.as_slice() {
             return self.search(offset, first);
         }
+        // Only the stride with the difference is searched byte by byte.
         let mut strides = rest.chunks_exact(STRIDE);
         let mut at = index;
         for stride in &mut strides {

@@ -203,6 +203,7 @@ impl MeterRequest {
             return Err(RequestError::Version { found: wire[4] });
         }
         let work = decode_work(wire)?;
+        // A later version may give these bytes a meaning.
         expect_zero(wire, 7, 8)?;
         expect_zero(wire, 60, 64)?;
         let sockets = SocketOptions {
@@ -289,7 +290,9 @@ fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
 }
 
 fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
-    let (length, rate, direction) = (read_u64(wire, 24), read_u64(wire, 64), wire[6]);
+    let length = read_u64(wire, 24);
+    let rate = read_u64(wire, 64);
+    let direction = wire[6];
     let foreign = || RequestError::Udp { length, rate, direction };
     let directions = match direction {
         1 => Directions::Download,
@@ -309,7 +312,9 @@ fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
 }
 
 fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
-    let (request, reply, count) = (read_u64(wire, 24), read_u64(wire, 32), read_u32(wire, 40));
+    let request = read_u64(wire, 24);
+    let reply = read_u64(wire, 32);
+    let count = read_u32(wire, 40);
     let size = request.max(reply);
     // Both ends compute stream offsets up to size × count.
     if size.checked_mul(u64::from(count)).is_none() {

@@ -108,6 +108,7 @@ pub struct RrReport {
 
 impl RrReport {
     fn new(options: &RrOptions, mut connections: Vec<RrConnectionReport>) -> Self {
+        // Tasks end in any order.
         connections.sort_by_key(|connection| connection.connection);
         let responses = connections.iter().flat_map(|connection| &connection.responses);
         let times: Vec<f64> = responses.map(|response| response.time.as_secs_f64()).collect();
@@ -143,9 +144,11 @@ pub async fn request_reply(options: &RrOptions) -> RrReport {
     let mut tasks = JoinSet::new();
     for index in 0..options.connections {
         let asked = share(options.count, options.connections, index);
+        // More connections than requests: the rest would have nothing to ask.
         if asked == 0 {
             break;
         }
+        // Opened on this thread: the socket stays in its network namespace wherever the task runs.
         let socket = flow::open(options.server, &options.sockets());
         tasks.spawn(run(options.clone(), index, asked, socket));
     }
@@ -214,6 +217,7 @@ impl RrConnection<'_> {
             self.options.progress.add(1);
             since = now;
         }
+        // The time ends with the last reply, not with the close.
         self.ended = Some(since);
         self.close(&mut stream).await?;
         flow::disable_reset_on_drop(&stream)

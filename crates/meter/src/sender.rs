@@ -48,6 +48,7 @@ impl RttMean {
     /// because the stream itself is in use.
     pub(crate) async fn watch(&mut self, socket: &OwnedFd) -> ! {
         let mut ticks = interval(SAMPLE_INTERVAL);
+        // After a pause there is no burst of samples of one moment.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -75,6 +76,7 @@ impl SenderReport {
     /// If the kernel does not provide them.
     pub(crate) fn of(socket: &impl AsFd, bytes: u64, mut mean: RttMean) -> io::Result<Self> {
         let info = TcpInfo::of(socket)?;
+        // A transfer shorter than the sampling interval has at least this sample.
         mean.add(info.rtt());
         Ok(Self {
             sent_bytes: bytes,
@@ -104,7 +106,8 @@ mod tests {
         let report = SenderReport::of(&sender, 5000, RttMean::default()).unwrap();
         assert!(report.segments >= 1, "{report:?}");
         assert_eq!((report.sent_bytes, report.retransmitted_segments), (5000, 0));
-        let (min, mean) = (report.min_rtt.unwrap(), report.mean_rtt.unwrap());
+        let min = report.min_rtt.unwrap();
+        let mean = report.mean_rtt.unwrap();
         assert!(min <= mean && mean < Duration::from_secs(1), "{report:?}");
     }
 

@@ -75,7 +75,7 @@ pub enum ServeError {
     Length {
         /// Bytes received; one more than announced if the stream did not end.
         found: u64,
-        /// Number of bytes announced.
+        /// Bytes that the request had announced.
         asked: u64,
     },
     /// Reading or writing on the connection failed.
@@ -143,6 +143,7 @@ async fn handle(stream: &mut TcpStream, unpaced: &ListenerControl) -> Result<(),
     read.map_err(|_| ServeError::NoRequest)??;
     let request = MeterRequest::decode(&wire)?;
     let socket = SockRef::from(&*stream);
+    // Connections begin with Reno: the kernel never takes back the pacing of BBR.
     let wanted = request.sockets.congestion_control.as_ref();
     unpaced.set_control(&socket, wanted).map_err(SocketError::from)?;
     request.sockets.apply(&socket)?;

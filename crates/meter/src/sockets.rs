@@ -24,7 +24,7 @@ pub struct SocketOptions {
 /// One of a socket's two buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketBuffer {
-    /// `SO_SNDBUF`.
+    /// The send buffer, `SO_SNDBUF`.
     Send,
     /// The receive buffer, `SO_RCVBUF`.
     Receive,
@@ -42,7 +42,7 @@ pub enum SocketError {
     Buffer {
         /// Which of the two buffers.
         which: SocketBuffer,
-        /// Requested size in bytes.
+        /// Requested size in bytes, before the kernel doubles it.
         asked: u64,
         /// Size in bytes that the kernel granted.
         granted: u64,
@@ -60,7 +60,7 @@ pub enum SocketError {
     Refused {
         /// Which of the two buffers.
         which: SocketBuffer,
-        /// Requested size in bytes.
+        /// Requested size in bytes, before the kernel doubles it.
         asked: u64,
         /// The error of the system call that failed.
         error: io::Error,

@@ -49,6 +49,7 @@ impl Stop {
         work: impl Future<Output = T>,
     ) -> Result<T, EarlyEnd> {
         tokio::select! {
+            // A stop comes first, even if the work is done at the same moment.
             biased;
             () = self.stopped() => Err(EarlyEnd::Stopped),
             done = timeout(limit, work) => done.map_err(|_| EarlyEnd::Limit),

@@ -81,6 +81,7 @@ impl PayloadSource {
         let block = &mut self.buffer[..HEAD_LEN + length];
         block[..HEAD_LEN].copy_from_slice(&frame::head(length));
         self.payload.fill(at, &mut block[HEAD_LEN..]);
+        // The buffer always has a head in front, so that the payload is never moved.
         let from = if framed { 0 } else { HEAD_LEN };
         with_idle_limit(writer.write_all(&block[from..])).await
     }

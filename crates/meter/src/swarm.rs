@@ -135,7 +135,7 @@ pub struct TrafficReport {
 impl SwarmReport {
     /// Returns true if every session came up and stayed, and every flow completed.
     pub fn is_complete(&self) -> bool {
-        let flows = self.traffic.as_ref().is_none_or(|it| it.complete == it.flows);
+        let flows = self.traffic.as_ref().is_none_or(|traffic| traffic.complete == traffic.flows);
         self.up == self.terminals && self.lost_sessions == 0 && flows
     }
 }
@@ -150,7 +150,8 @@ const ERRORS_MAX: usize = 10;
 /// # Errors
 /// If its sockets cannot be opened, or the hub's process does not exist.
 pub async fn swarm(options: &SwarmOptions) -> io::Result<SwarmReport> {
-    let (needed, most) = (u64::from(options.terminals) + OTHER_DESCRIPTORS, raise_limit());
+    let needed = u64::from(options.terminals) + OTHER_DESCRIPTORS;
+    let most = raise_limit();
     if most < needed {
         let why = format!("{needed} descriptors are needed, but the limit is {most}");
         return Err(io::Error::other(why));
@@ -163,27 +164,11 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     // All sockets are open before the clock starts.
     let sockets = (0..options.terminals).map(|_| member::bind(options.hub));
     let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-    let memory = Rc::new(RefCell::new(ReceiveMemory::new()));
     let (sender, news) = mpsc::unbounded_channel();
     let (stage, stages) = watch::channel(SwarmStage::Setup);
-    let mut members = JoinSet::new();
-    let mut all = Vec::new();
+    let mut tasks = JoinSet::new();
     let begin = Instant::now();
-    for (number, socket) in (0..).zip(sockets) {
-        let start = begin + options.over * number / options.terminals.max(1);
-        let member = Rc::new(SwarmMember::new(
-            options,
-            number,
-            socket,
-            start,
-            (memory.clone(), sender.clone()),
-        )?);
-        // Kept to read the overflow counts after the tasks have ended.
-        all.push(member.clone());
-        members.spawn_local(member.run(options.traffic.clone(), stages.clone()));
-    }
-    // The channel then ends with the last terminal.
-    drop(sender);
+    let members = start_members(options, sockets, begin, sender, &stages, &mut tasks)?;
     let mut watched = EventCollector::new(options, news);
     watched.setup(begin, begin + options.over + options.limit).await;
     let setup = gauge.as_mut().map(ProcessGauge::lap);
@@ -197,9 +182,9 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     // Sessions that end from here on end because the terminals leave.
     let lost = watched.lost;
     let _ = stage.send(SwarmStage::End);
-    let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
+    let _ = timeout_at(Instant::now() + LEAVING, tasks.join_all()).await;
     watched.record_rest();
-    let overflows = all.iter().map(|member| member.overflows()).sum();
+    let overflows = members.iter().map(|member| member.overflows()).sum();
     let mut report = watched.report(lost, overflows);
     let moved = report.traffic.as_ref().map_or(0, |traffic| traffic.moved_bytes);
     let figures = |((gauge, setup), traffic): ((ProcessGauge, PhaseUsage), PhaseUsage)| {
@@ -207,6 +192,31 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     };
     report.hub = gauge.zip(setup).zip(traffic).map(figures);
     Ok(report)
+}
+
+/// Starts the terminals at even intervals from `begin` on. They are returned so that their overflow
+/// counts can be read after the tasks have ended.
+fn start_members(
+    options: &SwarmOptions,
+    sockets: Vec<std::net::UdpSocket>,
+    begin: Instant,
+    news: mpsc::UnboundedSender<MemberEvent>,
+    stages: &watch::Receiver<SwarmStage>,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<Vec<Rc<SwarmMember>>> {
+    let memory = Rc::new(RefCell::new(ReceiveMemory::new()));
+    let mut members = Vec::new();
+    for (number, socket) in (0..).zip(sockets) {
+        let start = begin + options.over * number / options.terminals.max(1);
+        let memory = memory.clone();
+        let member = SwarmMember::new(options, number, socket, start, memory, news.clone())?;
+        let member = Rc::new(member);
+        members.push(member.clone());
+        tasks.spawn_local(member.run(options.traffic.clone(), stages.clone()));
+    }
+    // The channel then ends with the last terminal.
+    drop(news);
+    Ok(members)
 }
 
 /// Collects the events of the terminals.
@@ -228,7 +238,9 @@ struct FinishedFlow {
 
 impl<'a> EventCollector<'a> {
     fn new(options: &'a SwarmOptions, news: mpsc::UnboundedReceiver<MemberEvent>) -> Self {
-        let (setups, flows, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let setups = Vec::new();
+        let flows = Vec::new();
+        let errors = Vec::new();
         Self { options, events: news, all_up: Duration::ZERO, setups, lost: 0, flows, errors }
     }
 
@@ -295,13 +307,15 @@ impl<'a> EventCollector<'a> {
             (Some(median), Some(p95), Some(max)) => Some(SetupTimes { median, p95, max }),
             _ => None,
         };
-        let traffic = self.options.traffic.as_ref().map(|it| self.traffic_report(it.terminals));
+        let traffic =
+            self.options.traffic.as_ref().map(|traffic| self.traffic_report(traffic.terminals));
         let up = self.setups.len() as u32;
         SwarmReport {
             terminals: self.options.terminals,
             up,
             all_up: self.all_up,
             setup_seconds,
+            // Without a session the time is zero.
             handshakes_per_second: f64::from(up) / self.all_up.as_secs_f64().max(1e-9),
             lost_sessions,
             socket_overflows,

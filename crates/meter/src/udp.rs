@@ -145,8 +145,9 @@ async fn run(
         return Ok(UdpExchange::default());
     };
     let (mut stream, socket) = opened?;
-    let (plan, stop) = (&options.plan, &options.stop);
-    let exchange = exchange(&mut stream, &socket, plan, (key, PayloadSide::Client), stop).await?;
+    let plan = &options.plan;
+    let stop = &options.stop;
+    let exchange = exchange(&mut stream, &socket, plan, key, PayloadSide::Client, stop).await?;
     if stop.is_stopped() {
         // The server may go on sending, and would close late.
         return Ok(exchange);
@@ -180,6 +181,7 @@ async fn open(
 
 async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Result<UdpSocket> {
     let socket = open_socket(stream.local_addr()?.ip()).await?;
+    // The DSCP is the upper six bits (RFC 2474 §3).
     let traffic_class = u32::from(dscp) << 2;
     match server {
         SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(traffic_class)?,

@@ -66,6 +66,7 @@ impl ReceiveWindow {
     pub(crate) fn prepare(self, socket: &SockRef<'_>) -> Result<(), SocketError> {
         let asked = u64::from(self.0);
         let refused = |error| SocketError::Window { asked, error };
+        // With room to spare: the clamp, not the buffer, is to limit the window.
         let receive_buffer = Some(ByteCount::new(2 * asked));
         SocketOptions { receive_buffer, ..SocketOptions::default() }.apply(socket)?;
         let segment = self.payload() + TIMESTAMPS;
@@ -119,7 +120,8 @@ mod tests {
     fn whole_segments_fill_it() {
         for bytes in [2048, 4096, 8000, 8192, 16_384, 32_768, 65_535] {
             let window = ReceiveWindow::try_from(bytes).unwrap();
-            let (segments, payload) = (window.segments(), window.payload());
+            let segments = window.segments();
+            let payload = window.payload();
             assert_eq!(segments % 2, 0);
             assert!(payload <= PAYLOAD_MAX && payload > 600, "{bytes}: {payload}");
             let filled = u64::from(segments) * u64::from(payload);

@@ -31,7 +31,7 @@ pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
 pub(super) enum RecordAge {
     /// The hub sent them this long ago.
     Since(Duration),
-    /// They have expired.
+    /// They have expired, and are given for want of newer ones.
     Stale,
 }
 
@@ -39,11 +39,12 @@ impl Question {
     /// Builds this client's answer from the records of `reply`.
     pub(super) fn answer(&self, reply: Message, age: RecordAge, over_tcp: bool) -> Vec<u8> {
         let mut answer = self.empty(reply.metadata.response_code);
+        // AD is for clients that ask for it (RFC 6840 §5.7), and stale data is no longer authenticated.
         answer.metadata.authentic_data = reply.metadata.authentic_data
             && (self.authentic || self.key.dnssec_ok)
             && age != RecordAge::Stale;
         let fit = |records: Vec<Record>| {
-            records.into_iter().map(|it| self.adapt_record(it, age)).collect()
+            records.into_iter().map(|record| self.adapt_record(record, age)).collect()
         };
         answer.answers = fit(reply.answers);
         answer.authorities = fit(reply.authorities);
@@ -118,7 +119,7 @@ impl Question {
         let name = wire_name(self.query.name(), false);
         let end = HEADER + name.len();
         let fits = reply.len() <= usize::from(self.longest_answer(over_tcp));
-        let same = reply.get(HEADER..end).is_some_and(|it| it.eq_ignore_ascii_case(&name));
+        let same = reply.get(HEADER..end).is_some_and(|echoed| echoed.eq_ignore_ascii_case(&name));
         if !fits || !same {
             let mut message = self.empty(ResponseCode::ServFail);
             // The question matches, so TC makes the client ask again over TCP.
@@ -155,14 +156,13 @@ impl Question {
 
     /// Returns `true` if an unparsable reply has a header and a question that match this one.
     fn matches_prefix(&self, bytes: &[u8]) -> bool {
-        let (Some(header), Some(rest)) = (bytes.first_chunk::<HEADER>(), bytes.get(HEADER..))
-        else {
-            return false;
-        };
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return false };
         let question = [&self.key.name[..], &self.key.kind.to_be_bytes(), &[0, 1]].concat();
         header[2] & 0b1111_1000 == 0b1000_0000
             && header[4..6] == [0, 1]
-            && rest.get(..question.len()).is_some_and(|it| it.eq_ignore_ascii_case(&question))
+            && rest
+                .get(..question.len())
+                .is_some_and(|echoed| echoed.eq_ignore_ascii_case(&question))
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use units::{ByteCount, Instant};
 
+use super::lifetime::ReplyLifetime;
 use super::question::QuestionKey;
 
 /// Memory of an entry beyond its key and reply, in bytes: the nodes of five trees.
@@ -18,9 +19,9 @@ const MOST_LEAD: Duration = Duration::from_secs(60);
 /// Limits of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Memory of all entries.
+    /// Memory of all entries, with their overhead.
     pub bytes: ByteCount,
-    /// Number of entries.
+    /// Number of entries, whatever their size.
     pub entries: usize,
 }
 
@@ -46,17 +47,21 @@ pub(super) struct CacheEntry {
 
 impl CacheEntry {
     /// An entry that arrives now, counted for `owner`.
-    pub(super) fn new(
-        now: Instant,
-        reply: &[u8],
-        (fresh, is_answer): (Duration, bool),
-        owner: IpAddr,
-    ) -> Self {
+    pub(super) fn new(now: Instant, reply: &[u8], lifetime: &ReplyLifetime, owner: IpAddr) -> Self {
+        let ReplyLifetime { fresh, is_answer } = *lifetime;
         let lead = (fresh / 10).clamp(LEAST_LEAD, MOST_LEAD);
         let due = (is_answer && fresh > 2 * lead).then(|| now + (fresh - lead));
-        let (stored, expires, recheck) = (now, now + fresh, now);
-        let reply = reply.into();
-        Self { reply, stored, expires, is_answer, recheck, used: false, owner, mark: 0, due }
+        Self {
+            reply: reply.into(),
+            stored: now,
+            expires: now + fresh,
+            is_answer,
+            recheck: now,
+            used: false,
+            owner,
+            mark: 0,
+            due,
+        }
     }
 
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
@@ -85,7 +90,7 @@ pub(super) struct ReplyCache {
     owners: BTreeMap<IpAddr, OwnerEntries>,
     /// Clients by the bytes that their entries take.
     largest: BTreeSet<(u64, IpAddr)>,
-    /// Times of prefetches.
+    /// Entries to prefetch, by time.
     dues: BTreeSet<(Instant, QuestionKey)>,
     next_mark: u64,
     bytes: u64,
@@ -109,7 +114,7 @@ impl ReplyCache {
         self.entries.len()
     }
 
-    /// Memory of the entries.
+    /// Memory of the entries, with their overhead.
     pub(super) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
     }
@@ -228,7 +233,8 @@ mod tests {
     }
 
     fn entry(now: Instant, size: usize, owner: IpAddr) -> CacheEntry {
-        CacheEntry::new(now, &vec![0; size], (Duration::from_secs(300), true), owner)
+        let lifetime = ReplyLifetime { fresh: Duration::from_secs(300), is_answer: true };
+        CacheEntry::new(now, &vec![0; size], &lifetime, owner)
     }
 
     fn cache(bytes: u64, entries: usize) -> ReplyCache {

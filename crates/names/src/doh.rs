@@ -99,9 +99,10 @@ fn is_message(content_type: &[u8]) -> bool {
 pub fn freshness(answer: &[u8]) -> u64 {
     let Ok(message) = Message::from_vec(answer) else { return 0 };
     let kind = message.queries.first().map(|query| query.query_type());
-    let lifetime =
-        kind.and_then(|kind| lifetime::reply_lifetime(&message, kind)).filter(|it| it.is_answer);
-    lifetime.map_or(0, |it| it.fresh.as_secs())
+    let lifetime = kind
+        .and_then(|kind| lifetime::reply_lifetime(&message, kind))
+        .filter(|lifetime| lifetime.is_answer);
+    lifetime.map_or(0, |lifetime| lifetime.fresh.as_secs())
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub enum LookupStep {
     Tcp(usize, Vec<u8>),
     /// The answer, with identifier 0.
     Done(Vec<u8>),
-    /// No server has answered.
+    /// No resolver has answered, in any attempt.
     Failed,
 }
 
@@ -56,7 +56,7 @@ pub enum LookupError {
     /// It is not a question that a resolver answers.
     #[error("not a question that a resolver answers")]
     NoQuestion,
-    /// There is no server.
+    /// There is no resolver to ask.
     #[error("there is no resolver to ask")]
     NoServer,
 }
@@ -183,6 +183,7 @@ impl Lookup {
 
     fn ask_next(&mut self, now: Instant) {
         self.attempt += 1;
+        // TCP was needed by the answer of the resolver before.
         self.over_tcp = false;
         if self.attempt < ATTEMPTS {
             return self.ask(now);

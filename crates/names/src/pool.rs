@@ -31,7 +31,7 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// The prefix of an IP version.
     pub fn of(&self, version: IpFamily) -> Option<Prefix> {
-        self.prefixes.iter().copied().find(|it| IpFamily::of(it.address()) == version)
+        self.prefixes.iter().copied().find(|prefix| IpFamily::of(prefix.address()) == version)
     }
 }
 
@@ -124,11 +124,13 @@ impl AddressPool {
     /// Returns the name that an address stands for, and marks it as used.
     pub fn name(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
         self.expire(now);
-        let prefix = self.config.of(IpFamily::of(address)).filter(|it| it.contains(address))?;
+        let prefix =
+            self.config.of(IpFamily::of(address)).filter(|prefix| prefix.contains(address))?;
+        // The host bits of the prefix are 0, so XOR leaves the number.
         let number = match (address, prefix.address()) {
-            (IpAddr::V4(it), IpAddr::V4(first)) => it.to_bits() ^ first.to_bits(),
-            (IpAddr::V6(it), IpAddr::V6(first)) => {
-                u32::try_from(it.to_bits() ^ first.to_bits()).ok()?
+            (IpAddr::V4(address), IpAddr::V4(first)) => address.to_bits() ^ first.to_bits(),
+            (IpAddr::V6(address), IpAddr::V6(first)) => {
+                u32::try_from(address.to_bits() ^ first.to_bits()).ok()?
             }
             _ => return None,
         };

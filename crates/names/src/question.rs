@@ -40,11 +40,12 @@ const MOST_REPLIED: u32 = 512;
 /// Returns `true` if a message has one question and at most `most_records` records. Two bytes of a
 /// compressed name can take 127 steps to parse: 64 kB of them would take tens of milliseconds.
 fn is_short(message: &[u8], most_records: u32) -> bool {
-    let count =
-        |at: usize| message.get(at..at + 2).map(|it| u32::from(it[0]) << 8 | u32::from(it[1]));
+    let count = |at: usize| {
+        message.get(at..at + 2).map(|bytes| u32::from(bytes[0]) << 8 | u32::from(bytes[1]))
+    };
     let counts = [4, 6, 8, 10].map(|at| count(at).unwrap_or(u32::MAX));
     counts[0] == 1
-        && counts[1..].iter().fold(0_u32, |sum, it| sum.saturating_add(*it)) <= most_records
+        && counts[1..].iter().fold(0_u32, |sum, count| sum.saturating_add(*count)) <= most_records
 }
 
 /// Parses a reply, unless it has more than `MOST_REPLIED` records.
@@ -109,7 +110,8 @@ impl Question {
     fn of(message: &Message, header: &[u8; HEADER]) -> Result<Self, NonQuestion> {
         let [query] = &message.queries[..] else { return Err(NonQuestion::malformed(header)) };
         let signed = message.signature.is_some()
-            || message.additionals.iter().any(|it| is_signature(it.record_type()));
+            || message.additionals.iter().any(|record| is_signature(record.record_type()));
+        // Only the server that these are addressed to can answer them.
         if signed || query.query_class() != DNSClass::IN || is_transfer(query.query_type()) {
             return Err(NonQuestion::Foreign);
         }

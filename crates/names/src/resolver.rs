@@ -96,7 +96,7 @@ pub struct UpstreamQuery {
     pub id: QueryId,
     /// The DNS message to send.
     pub message: Vec<u8>,
-    /// Where to send it.
+    /// Hub or resolver to which it is sent.
     pub to: Upstream,
     /// The client that asked first.
     pub client: IpAddr,
@@ -107,7 +107,7 @@ pub struct UpstreamQuery {
 pub enum ResolverOutput<A> {
     /// Send this message to a client.
     Answer(A, Vec<u8>),
-    /// Send this query.
+    /// Send this query to its destination.
     Ask(UpstreamQuery),
 }
 
@@ -123,7 +123,7 @@ pub enum ResolverWake {
 /// Counters since the start, and the present contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NamesStats {
-    /// Questions of clients.
+    /// Questions that clients have asked.
     pub questions: u64,
     /// Answers from the cache before they expired.
     pub hits: u64,
@@ -143,7 +143,7 @@ pub struct NamesStats {
     pub failed: u64,
     /// Questions refused because too many were waiting.
     pub refused: u64,
-    /// Entries of the cache.
+    /// Replies in the cache at present.
     pub entries: u64,
     /// Memory of the cache entries.
     pub bytes: ByteCount,
@@ -286,7 +286,9 @@ impl<A: Clone + PartialEq> Resolver<A> {
                 self.pass_on(now, asked, message);
             }
             Err(NonQuestion::Foreign) => {
-                failure(message).into_iter().for_each(|it| self.answer(asked.asker.clone(), it));
+                failure(message)
+                    .into_iter()
+                    .for_each(|reply| self.answer(asked.asker.clone(), reply));
             }
         }
     }
@@ -340,6 +342,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         question: &Question,
     ) -> Option<Vec<u8>> {
         let entry = self.cache.peek(&question.key)?;
+        // Too old to be used even as a stale answer.
         if now.saturating_since(entry.expires) > self.config.stale && !entry.is_fresh(now) {
             self.cache.remove(&question.key);
             return None;
@@ -375,7 +378,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
     fn has_stale(&self, now: Instant, key: &QuestionKey) -> bool {
         let entry = self.cache.peek(key).filter(|entry| entry.is_answer);
         let until = self.config.stale;
-        !until.is_zero() && entry.is_some_and(|it| now.saturating_since(it.expires) <= until)
+        !until.is_zero() && entry.is_some_and(|entry| now.saturating_since(entry.expires) <= until)
     }
 
     /// Answers with an address of the pool.
@@ -432,7 +435,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         };
         let Some(pending) = self.pending.get_mut(&id) else { return };
         // A repeated question waits for the same reply.
-        if pending.waiters.iter().any(|it| it.asked.asker == asked.asker) {
+        if pending.waiters.iter().any(|waiter| waiter.asked.asker == asked.asker) {
             return;
         }
         self.stats.coalesced += u64::from(!pending.waiters.is_empty());
@@ -531,8 +534,8 @@ impl<A: Clone + PartialEq> Resolver<A> {
                     return self.finish_failed(now, pending);
                 }
                 Some(life) => {
-                    let kept = (life.fresh, life.is_answer);
-                    self.cache.put(&question.key, CacheEntry::new(now, bytes, kept, pending.owner));
+                    let entry = CacheEntry::new(now, bytes, &life, pending.owner);
+                    self.cache.put(&question.key, entry);
                 }
                 // A reply that must not be cached still supersedes an older one.
                 None => self.cache.remove(&question.key),
@@ -551,6 +554,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if let Some(question) = &pending.question
             && let Some(entry) = self.cache.touch(&question.key)
         {
+            // Until then the stale answer is given without another query.
             entry.recheck = now + RECHECK;
         }
         for WaitingClient { asked, question } in &pending.waiters {
@@ -613,7 +617,8 @@ impl<A: Clone + PartialEq> Resolver<A> {
     fn prefetch(&mut self, now: Instant) {
         while let Some(key) = self.cache.take_due(now) {
             let Some(entry) = self.cache.peek(&key).filter(|entry| entry.used) else { continue };
-            let (owner, question) = (entry.owner(), Question::from_cached_reply(&entry.reply, key));
+            let owner = entry.owner();
+            let question = Question::from_cached_reply(&entry.reply, key);
             let Some(question) = question.filter(|_| self.is_hub_reachable) else { continue };
             if self.budget.as_mut().is_some_and(|budget| budget.take(now)) {
                 self.stats.prefetched += 1;

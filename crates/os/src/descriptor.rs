@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn descriptors_arrive_with_the_bytes() {
         let (one, other) = UnixStream::pair().unwrap();
-        let (null, zero) = (File::open("/dev/null").unwrap(), File::open("/dev/zero").unwrap());
+        let null = File::open("/dev/null").unwrap();
+        let zero = File::open("/dev/zero").unwrap();
         assert_eq!(send(&one, b"two", &[null.as_fd(), zero.as_fd()]).unwrap(), 3);
         assert_eq!(send(&one, b"none", &[]).unwrap(), 4);
         let mut bytes = [0; 16];

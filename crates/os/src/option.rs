@@ -12,7 +12,8 @@ pub(crate) fn set<T: Copy>(
     option: libc::c_int,
     value: T,
 ) -> io::Result<()> {
-    let (fd, length) = (socket.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
+    let fd = socket.as_fd().as_raw_fd();
+    let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and the length describe one `T`, which the kernel only reads.
     let code = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
     Errno::result(code)?;

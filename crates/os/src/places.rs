@@ -402,7 +402,8 @@ mod tests {
     #[test]
     fn a_symbolic_link_is_refused_and_not_followed() {
         let scratch = tempdir().unwrap();
-        let (target, link) = (scratch.path().join("elsewhere"), scratch.path().join("skyhop"));
+        let target = scratch.path().join("elsewhere");
+        let link = scratch.path().join("skyhop");
         fs::create_dir(&target).unwrap();
         set_mode(&target, 0o700);
         symlink(&target, &link).unwrap();

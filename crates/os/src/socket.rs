@@ -105,7 +105,8 @@ pub fn save_syns(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// Those of getsockopt(2).
 pub fn saved_syn(socket: impl AsFd) -> io::Result<Vec<u8>> {
-    let (fd, mut syn) = (socket.as_fd().as_raw_fd(), vec![0; SYN_ROOM]);
+    let fd = socket.as_fd().as_raw_fd();
+    let mut syn = vec![0; SYN_ROOM];
     let length = option::get(fd, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut syn)?;
     syn.truncate(length);
     Ok(syn)
@@ -136,7 +137,8 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 /// Those of getsockopt(2).
 pub fn overflows(socket: impl AsFd) -> io::Result<u32> {
     const NUMBER: usize = libc::SK_MEMINFO_DROPS as usize;
-    let (fd, mut info) = (socket.as_fd().as_raw_fd(), [0; (NUMBER + 1) * 4]);
+    let fd = socket.as_fd().as_raw_fd();
+    let mut info = [0; (NUMBER + 1) * 4];
     let length = option::get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)?;
     let number = info[..length].as_chunks().0.get(NUMBER).copied();
     number.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())

@@ -38,7 +38,7 @@ pub enum StationError {
     /// The device could not be opened.
     #[error("cannot open a packet socket on {device}: {cause}")]
     Socket {
-        /// Name of the device.
+        /// Name of the device that was given.
         device: String,
         /// The error that the kernel returned.
         cause: io::Error,
@@ -52,7 +52,7 @@ pub enum StationError {
     /// The device has no address to derive one from.
     #[error("{device} has no address")]
     NoAddress {
-        /// Name of the device.
+        /// Name of the device that was given.
         device: String,
     },
 }
@@ -85,6 +85,7 @@ impl Station {
         let (socket, ring, index) =
             open(device, LONGEST, RING_BYTES, CaptureDirection::Incoming, SocketLayer::Ethernet)
                 .map_err(failed)?;
+        // The station's hardware address is not the device's.
         enable_promiscuous_mode(&socket, index).map_err(failed)?;
         let wire = StationWire::new(addresses);
         let wire = if is_direct(device).map_err(failed)? { wire.direct() } else { wire };

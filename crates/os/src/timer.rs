@@ -111,7 +111,9 @@ mod tests {
     async fn a_deadline_that_is_late_enough_stays() {
         let mut timer = Timer::new().unwrap();
         let at = |us| clock::now() + Duration::from_micros(us);
-        let (soon, later, last) = (at(100), at(200), at(300));
+        let soon = at(100);
+        let later = at(200);
+        let last = at(300);
         timer.set_between(soon, later).unwrap();
         assert_eq!(timer.deadline, Some(later));
         timer.set_between(later, last).unwrap();

@@ -12,7 +12,7 @@ const IDLE: Duration = Duration::from_secs(3);
 /// Meter of one direction of a connection.
 #[derive(Debug, Clone)]
 pub struct DirectionMeter {
-    /// Bytes moved so far.
+    /// Bytes moved since the connection began.
     pub bytes: u64,
     /// The end that it waits for, and since when.
     waits_for: DirectionEnd,
@@ -40,6 +40,7 @@ impl DirectionMeter {
     /// Records which end the direction waits for from now on.
     pub fn wait(&mut self, now: Instant, waits_for: DirectionEnd) {
         let past = now.saturating_since(self.since).as_secs_f64();
+        // An exponential moving average over time, whatever the lengths of the waits.
         let kept = (-past / MEMORY.as_secs_f64()).exp();
         let now_for_socket = f64::from(u8::from(self.waits_for == DirectionEnd::Socket));
         self.for_socket = self.for_socket * kept + now_for_socket * (1.0 - kept);

@@ -47,7 +47,7 @@ const STEADY: Duration = Duration::from_secs(300);
 /// Transport below the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HopTransport {
-    /// UDP datagrams.
+    /// UDP datagrams, one for each packet of the session.
     #[default]
     Udp,
     /// Frames on a TCP connection.
@@ -110,7 +110,7 @@ impl TransportFallback {
         }
     }
 
-    /// The transport in use.
+    /// The transport that carries the session's packets now.
     pub fn carriage(&self) -> HopTransport {
         self.carriage
     }
@@ -139,6 +139,7 @@ impl TransportFallback {
     /// Handles a connection to the hub that was opened.
     pub fn handle_connected(&mut self, now: Instant) {
         self.connecting = false;
+        // It leads to the successor, whose session the terminal needs; the hub itself has not failed.
         if core::mem::take(&mut self.outdated) {
             self.silent = Some(now);
             return self.steps.push_back(FallbackStep::Use(HopTransport::Tcp));
@@ -148,6 +149,7 @@ impl TransportFallback {
             return self.steps.push_back(FallbackStep::Use(self.carriage));
         }
         if self.carriage == HopTransport::Udp {
+            // UDP that failed soon after it was used again is tested less and less often.
             let was_open = |returned| now.saturating_since(returned) >= STEADY;
             if self.returned.is_none_or(was_open) {
                 self.ask = ASK_FIRST;
@@ -189,6 +191,7 @@ impl TransportFallback {
             self.ask_at = Some(now + self.ask);
             return;
         }
+        // Over UDP the successor is reached without a connection of its own.
         (self.carriage, self.returned, self.outdated) = (HopTransport::Udp, Some(now), false);
         self.steps.push_back(FallbackStep::Use(HopTransport::Udp));
     }

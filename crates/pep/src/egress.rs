@@ -29,14 +29,14 @@ pub use special::{SPECIAL, forms};
 pub struct EgressRules {
     /// Destinations that may be reached.
     pub reach: Vec<EgressTarget>,
-    /// Exceptions to `reach`.
+    /// Exceptions to `reach`, in every form of an address.
     pub deny: Vec<EgressTarget>,
 }
 
 /// Reason why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EgressRefusal {
-    /// Port 0 is invalid.
+    /// Port 0, to which nothing can connect.
     NoPort,
     /// A line of `deny` matches.
     Denied(EgressTarget),
@@ -104,35 +104,44 @@ impl EgressRules {
         }
         let views = special::embedded_views(to.ip());
         // `deny` covers every form of an address, `reach` only the one in which it is reached.
-        let named = |target: &&EgressTarget| views.iter().any(|it| target.has(TCP, *it, to.port()));
+        let named =
+            |target: &&EgressTarget| views.iter().any(|view| target.has(TCP, *view, to.port()));
         if let Some(target) = self.deny.iter().find(named) {
             return Err(EgressRefusal::Denied(target.clone()));
         }
         if !self.reach.iter().any(|target| target.has(TCP, views[0], to.port())) {
             return Err(EgressRefusal::NotListed);
         }
-        for view in &views {
-            let lists = |inside: &dyn Fn(Prefix) -> bool| {
-                let mut fitting = self.reach.iter().filter(|it| it.has(TCP, *view, to.port()));
-                fitting.any(|target| inside(target.prefix))
-            };
-            for SpecialRange { range, what } in SPECIAL.iter().filter(|it| it.range.contains(*view))
-            {
-                if !lists(&|prefix| range.covers(prefix)) {
-                    return Err(EgressRefusal::Special(what));
-                }
-            }
-            // A loopback address got here only by a line inside its range, which is explicit enough.
-            if view.is_loopback() || lists(&Prefix::is_host) {
-                continue;
-            }
-            match is_own(*view) {
-                Some(false) => {}
-                Some(true) => return Err(EgressRefusal::Own),
-                None => return Err(EgressRefusal::Unknown),
+        views.into_iter().try_for_each(|view| self.check_view(view, to.port(), &mut is_own))
+    }
+
+    /// Checks one form of an address: special ranges and own addresses need a line of `reach` for them.
+    fn check_view(
+        &self,
+        view: IpAddr,
+        port: u16,
+        is_own: &mut impl FnMut(IpAddr) -> Option<bool>,
+    ) -> Result<(), EgressRefusal> {
+        let lists = |inside: &dyn Fn(Prefix) -> bool| {
+            let mut fitting = self.reach.iter().filter(|target| target.has(TCP, view, port));
+            fitting.any(|target| inside(target.prefix))
+        };
+        for SpecialRange { range, what } in
+            SPECIAL.iter().filter(|special| special.range.contains(view))
+        {
+            if !lists(&|prefix| range.covers(prefix)) {
+                return Err(EgressRefusal::Special(what));
             }
         }
-        Ok(())
+        // A loopback address got here only by a line inside its range, which is explicit enough.
+        if view.is_loopback() || lists(&Prefix::is_host) {
+            return Ok(());
+        }
+        match is_own(view) {
+            Some(false) => Ok(()),
+            Some(true) => Err(EgressRefusal::Own),
+            None => Err(EgressRefusal::Unknown),
+        }
     }
 }
 

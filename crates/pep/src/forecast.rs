@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use units::{ByteCount, Instant, Machine};
 
-/// Initial budget in bytes.
+/// Initial budget in bytes: the most that is requested in vain beyond what came true.
 pub const INITIAL_BUDGET: u64 = 8_192;
 /// Upper bound of the budget, in bytes.
 const MOST_BUDGET: u64 = 16_384;
@@ -111,7 +111,7 @@ impl ForecastCounts {
 #[derive(Debug)]
 pub struct MessageForecast<K> {
     connections: BTreeMap<K, TrackedConnection>,
-    /// Times at which forecasts are due ([`Next::due`]).
+    /// Times at which forecasts are due ([`ForeseenMessage::due`]).
     dues: BTreeSet<(Instant, K)>,
     budget: u64,
     /// Bytes requested ahead at present.
@@ -179,7 +179,7 @@ struct ForeseenMessage {
     until: Instant,
     /// Time of the next request for it, the first or the second.
     ask: Option<Instant>,
-    /// Bytes on the hop.
+    /// Bytes to request, with the overhead on the hop.
     bytes: u64,
     /// Number of requests made for it.
     asked: u64,
@@ -217,6 +217,7 @@ impl<K: Copy + Ord> MessageForecast<K> {
         self.handle_timeout(now);
         let bytes = bytes as u64;
         let new = TrackedConnection::new(now, bytes);
+        // Asked first, since an entry that is found borrows the map.
         let has_room = self.connections.len() < MOST_CONNECTIONS;
         match self.connections.get_mut(&key) {
             None if has_room => {
@@ -233,7 +234,8 @@ impl<K: Copy + Ord> MessageForecast<K> {
             }
             Some(known) => {
                 let gap = now.saturating_since(known.began);
-                let (next, failed) = (known.next.take(), known.failed);
+                let next = known.next.take();
+                let failed = known.failed;
                 self.habits.came(known.messages, gap);
                 let messages = known.messages.saturating_add(1);
                 let failed = failed && next.is_none();
@@ -294,6 +296,7 @@ impl<K: Copy + Ord> MessageForecast<K> {
     /// Requests capacity for a foreseen message, for the first or the second time.
     fn ask(&mut self, now: Instant, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
+        // Without a gap this is the forecast of a second message, for which nothing is known yet.
         let is_upload = known.gap.is_none() && known.bytes > LONG_FIRST;
         let reserve = if known.gap.is_none() { RESERVE } else { 0 };
         let Some(next) = known.next.as_mut() else { return };
@@ -315,6 +318,7 @@ impl<K: Copy + Ord> MessageForecast<K> {
         let size = known.size();
         let Some(next) = known.next.as_mut().filter(|next| next.bytes < size) else { return };
         let more = (size - next.bytes) * next.asked;
+        // Without budget the forecast stays at its old size.
         if more <= self.budget {
             next.bytes = size;
             self.budget -= more;
@@ -328,6 +332,7 @@ impl<K: Copy + Ord> MessageForecast<K> {
         self.counts.true_bytes = sum(self.counts.true_bytes, next.bytes);
         self.counts.used += next.asked.min(1);
         self.asked -= next.all();
+        // What came true is returned with the size of the message, so that good forecasts earn more of them.
         self.budget = (self.budget + next.all() + next.bytes).min(MOST_BUDGET);
     }
 

@@ -70,7 +70,7 @@ pub enum HubOrder {
     /// its terminals spread over the others, and no other terminal moves.
     #[default]
     Spread,
-    /// As listed.
+    /// In the order of the configuration.
     Listed,
 }
 
@@ -125,7 +125,7 @@ struct HubEntry {
     contact: ContactState,
     /// The session with its previous process.
     former: Option<FormerSession>,
-    /// The value of the last [`Step::Want`].
+    /// The value of the last [`HubStep::Want`].
     wanted: bool,
     /// `true` if its session is kept only for the connections that it still carries.
     retiring: bool,
@@ -152,7 +152,7 @@ enum ContactState {
     None,
     /// A session has been wanted since this time.
     Asked(Instant),
-    /// There is a session.
+    /// There is a session, which may be silent.
     Up {
         since: Instant,
         /// Start of its silence.
@@ -183,7 +183,7 @@ impl ContactState {
 pub struct HubSelection {
     /// Indexed by [`HubId`].
     hubs: Vec<HubEntry>,
-    /// The best first.
+    /// All hubs, the best first.
     ranking: Vec<HubId>,
     /// The hub used for new connections.
     current: Option<HubId>,
@@ -359,7 +359,9 @@ impl HubSelection {
     pub fn handle_down(&mut self, now: Instant, id: HubId) {
         let left = matches!(self.hubs[id.0].contact, ContactState::Up { leaving: true, .. });
         let hub = &mut self.hubs[id.0];
+        // A session that was only kept for its connections ends in the same way.
         if hub.retiring || left {
+            // It has just stopped, so it is asked again only if there is no other.
             hub.ask_at = now + LEFT;
         }
         if self.current == Some(id) {
@@ -388,6 +390,7 @@ impl HubSelection {
     /// Time at which to reconsider the hub in use.
     fn choice_due(&self) -> Option<Instant> {
         if !self.is_good() {
+            // When every hub has been asked there is nothing to do but wait for an answer.
             let more = self.next_to_ask(Instant::MAX).is_some();
             return more.then_some(self.next_ask).into_iter().chain(self.chance).min();
         }
@@ -422,6 +425,7 @@ impl HubSelection {
         if self.is_good() {
             self.return_to_better(now);
         }
+        // It may have moved to a better hub just now.
         if self.is_good() {
             return self.settle();
         }
@@ -466,6 +470,7 @@ impl HubSelection {
         if *self.chance.get_or_insert(now + self.chance_for) <= now {
             self.failed(now, old);
             self.close(old);
+            // It failed while another hub answered, so it is not asked at once again.
             self.hubs[old.0].ask_at = now + ASK_FIRST;
             self.use_hub(now, next);
         }
@@ -479,6 +484,7 @@ impl HubSelection {
         self.steps.push_back(HubStep::Use(id));
         for better in self.ranking.clone().into_iter().take_while(|better| *better != id) {
             let hub = &mut self.hubs[better.0];
+            // The better ones could not be used, so they are asked only after a pause.
             hub.ask_at = hub.ask_at.max(now + hub.pause);
         }
         self.settle();
@@ -540,6 +546,7 @@ impl HubSelection {
     /// longer the next time.
     fn failed(&mut self, now: Instant, id: HubId) {
         let hub = &mut self.hubs[id.0];
+        // Taken, so that one failure counts once.
         let flaps = hub.used.take().is_some_and(|used| now.saturating_since(used) < FLAP);
         hub.steady = if flaps { (hub.steady * 2).min(STEADY_MOST) } else { STEADY_FIRST };
     }
@@ -554,7 +561,7 @@ impl HubSelection {
         self.set_wanted(id, false);
     }
 
-    /// Replaces a pending [`Step::Want`]: only the last one counts, and a handshake under way must not
+    /// Replaces a pending [`HubStep::Want`]: only the last one counts, and a handshake under way must not
     /// start again.
     fn set_wanted(&mut self, id: HubId, wanted: bool) {
         if std::mem::replace(&mut self.hubs[id.0].wanted, wanted) == wanted {

@@ -13,7 +13,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Appends bytes.
+    /// Appends bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.room().extend_from_slice(bytes);
         cost::count(bytes.len());
@@ -22,6 +22,7 @@ impl Inbox {
     /// The buffer to append bytes to. It must not be changed in any other way.
     pub fn room(&mut self) -> &mut Vec<u8> {
         let unused = self.bytes.len() - self.used;
+        // At least as much is reclaimed as is moved, so each byte is moved about once.
         if self.used >= unused {
             cost::count(unused);
             self.bytes.drain(..self.used);

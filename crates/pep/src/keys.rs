@@ -1,4 +1,4 @@
-//! Keys as base64 text.
+//! Public keys as base64 text, the form in configurations and on the command line.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Timing of periodic work.
+//! Timing of work that is repeated at an interval.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// Work that is due at `first`, and then `every` so long after it was last done.
+    /// Work that is due at `first`, and then each time `every` has passed since it was last done.
     pub fn new(every: Duration, first: Instant) -> Self {
         Self { every, next: first }
     }

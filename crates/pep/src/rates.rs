@@ -25,7 +25,7 @@ pub struct ReportedRates<S = SessionId> {
     /// The operator's rate for all sessions, and its expiry. It also applies to sessions that come up
     /// later.
     operator: Option<(BitRate, Instant)>,
-    /// The latest DLEP report.
+    /// The latest DLEP report; empty without a modem.
     modem: DlepReport,
 }
 
@@ -42,13 +42,13 @@ struct SessionRate {
 /// A change of a session's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateChange<S = SessionId> {
-    /// The session.
+    /// The session whose rate changes.
     pub session: S,
     /// The new rate; `None` lets the current one expire at once.
     pub rate: Option<BitRate>,
     /// The reported rate before limit and floor, and the time of the report.
     pub reported: (BitRate, Instant),
-    /// Expiry of the rate.
+    /// Time at which the rate expires unless it is reported again.
     pub until: Instant,
     /// `true` if the modem itself reported it (DLEP).
     pub by_modem: bool,
@@ -60,9 +60,9 @@ pub struct RateValidity {
     /// The reported rate. On a link with capacity on demand the session sends faster if it is 0; it never
     /// exceeds the configured maximum.
     pub reported: BitRate,
-    /// Time since the report.
+    /// Time since the modem or the operator reported it.
     pub age: Duration,
-    /// Time until the expiry.
+    /// Time until it expires unless it is reported again.
     pub left: Duration,
     /// `true` if the modem itself reported it (DLEP).
     pub by_modem: bool,
@@ -72,8 +72,14 @@ impl<S: Copy + Ord> ReportedRates<S> {
     /// Starts without sessions. Reported rates are limited to `maximum`; `alone` means that the link has at
     /// most one peer.
     pub fn new(maximum: Option<BitRate>, alone: bool) -> Self {
-        let (sessions, modem) = (BTreeMap::new(), DlepReport::default());
-        Self { maximum, alone, floor: None, sessions, operator: None, modem }
+        Self {
+            maximum,
+            alone,
+            floor: None,
+            sessions: BTreeMap::new(),
+            operator: None,
+            modem: DlepReport::default(),
+        }
     }
 
     /// Sets the limit for rates reported from now on.
@@ -144,7 +150,8 @@ impl<S: Copy + Ord> ReportedRates<S> {
         sessions: Option<&[S]>,
     ) -> Vec<RateChange<S>> {
         let reported = (rate, now);
-        let (rate, until) = (self.limited(rate), now + valid_for);
+        let rate = self.limited(rate);
+        let until = now + valid_for;
         if sessions.is_none() {
             self.operator = Some((rate, until));
         }
@@ -173,13 +180,15 @@ impl<S: Copy + Ord> ReportedRates<S> {
         let session = self.sessions.get(&session)?;
         let until = session.until.filter(|until| *until > now)?;
         let (reported, at) = session.reported?;
-        let (age, left) = (now.saturating_since(at), until.saturating_since(now));
+        let age = now.saturating_since(at);
+        let left = until.saturating_since(now);
         Some(RateValidity { reported, age, left, by_modem: session.by_modem })
     }
 
     fn by_modem(&self, now: Instant, session: S) -> Option<RateChange<S>> {
         let peer = self.sessions.get(&session)?;
         let until = self.modem.until.filter(|until| *until > now);
+        // Modems report IPv4 addresses as such, sockets may have them mapped into IPv6.
         let rate = self.modem.base.rate(peer.address.to_canonical(), self.alone);
         let at = self.modem.rate_at.unwrap_or(now);
         match rate.zip(until) {

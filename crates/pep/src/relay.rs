@@ -41,7 +41,7 @@ pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
 
-/// State of one direction.
+/// State of the data from one leg to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DirectionState {
     Open,
@@ -75,7 +75,7 @@ enum RelayPhase {
     Over,
 }
 
-/// End of a connection.
+/// Way in which a connection has ended, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelayOutcome {
     /// Both sides ended their data, and all of it was passed on.
@@ -295,6 +295,7 @@ impl Relay {
             LegFailure::Broken(reason) if self.is_passed(leg) => {
                 self.from[to_leg] = DirectionState::Refused(reason);
             }
+            // No data has come from the destination, so there is none to deliver first.
             LegFailure::Reset(reason) if self.is_early => self.phase = RelayPhase::Refused(reason),
             LegFailure::Broken(reason) | LegFailure::Reset(reason) => {
                 self.begin_ending(LegEnding::after_failure(now, leg, reason));
@@ -310,6 +311,7 @@ impl Relay {
                 self.outcome = Some(RelayOutcome::Closed);
                 return self.begin_delivery(now, [true; 2]);
             }
+            // Neither side accepts data any more.
             [Refused(reason), Refused(_)] => return self.abort(reason, legs),
             [Refused(reason), Passed] => (LegSide::Server, reason),
             [Passed, Refused(reason)] => (LegSide::Client, reason),
@@ -330,6 +332,7 @@ impl Relay {
     ) -> Option<RelayProgress> {
         match legs.discard(leg) {
             LegStep::End => {
+                // The other leg is gone already.
                 let mut left = [false; 2];
                 left[leg as usize] = true;
                 self.begin_delivery(now, left);

@@ -73,6 +73,7 @@ impl<K: Copy + Ord> WindowLimits<K> {
         } else if let Some(flow) = self.flows.get_mut(&key)
             && end.is_after(flow.sent)
         {
+            // All was acknowledged, so the connection had no part of the room until now.
             self.busy += u64::from(flow.sent == flow.acked);
             flow.sent = end;
             flow.ends |= segment.flags.fin;
@@ -91,6 +92,7 @@ impl<K: Copy + Ord> WindowLimits<K> {
         }
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if segment.flags.syn {
+            // Windows are scaled only if both sides offer it (RFC 7323 §2.2).
             let shift = segment.options.window_scale.filter(|_| flow.scales);
             flow.shift = shift.unwrap_or(0).min(MOST_SHIFT);
             return;
@@ -102,6 +104,7 @@ impl<K: Copy + Ord> WindowLimits<K> {
         let room = self.room.get().saturating_sub(waiting.get());
         let part = room / self.busy.max(1);
         segment.window = flow.limit(ack, segment.window, part);
+        // The sender has nothing more to send, so its windows no longer matter.
         if flow.ends && flow.acked == flow.sent {
             self.flows.remove(&key);
         }

@@ -62,8 +62,10 @@ impl<K: Ord + Copy> WorkShares<K> {
     /// Begins the driver's next turn. The sessions that worked or waited in the last one share it equally.
     /// Returns `true` if one has waited.
     pub fn begin_turn(&mut self) -> bool {
-        let (share, sessions) = (self.share, self.spent.len().max(1) as u64);
+        let share = self.share;
+        let sessions = self.spent.len().max(1) as u64;
         self.spent.retain(|_, spent| {
+            // What exceeds the share stays as a debt.
             *spent = spent.saturating_sub(share);
             *spent > 0
         });

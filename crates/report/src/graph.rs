@@ -31,7 +31,8 @@ pub struct Graph {
 impl Graph {
     /// Creates a wide graph with its own title, which also serves as the label for screen readers.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        let (title, series) = (title.into(), Vec::new());
+        let title = title.into();
+        let series = Vec::new();
         Self { title, is_titled: true, size: (1200, 540), x, y, series }
     }
 

@@ -38,7 +38,8 @@ impl HtmlPage {
 
     /// Adds a highlighted paragraph, with its first words in bold.
     pub fn notice(&mut self, bold: &str, text: &str) {
-        let (bold, text) = (escape(bold), escape(text));
+        let bold = escape(bold);
+        let text = escape(text);
         self.body += &format!("<p class=\"notice\"><strong>{bold}</strong> {text}</p>\n");
     }
 
@@ -51,7 +52,8 @@ impl HtmlPage {
     /// Adds a picture with a heading above and an explanation below.
     pub fn figure(&mut self, heading: &str, picture: &SvgPicture, caption: &str) {
         self.heading(heading);
-        let (picture, caption) = (picture.inline(), escape(caption));
+        let picture = picture.inline();
+        let caption = escape(caption);
         self.body += &format!("<figure>\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n");
     }
 
@@ -61,12 +63,13 @@ impl HtmlPage {
     }
 
     /// Adds a list of terms with their values, and one more with a command.
-    pub fn terms(&mut self, terms: &[(&str, String)], (name, command): (&str, &str)) {
+    pub fn terms(&mut self, terms: &[(&str, String)], name: &str, command: &str) {
         let term = |(name, value): &(&str, String)| {
             format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
         };
         let terms: String = terms.iter().map(term).collect();
-        let (name, command) = (escape(name), escape(command));
+        let name = escape(name);
+        let command = escape(command);
         let command = format!("<dt>{name}</dt><dd><code>{command}</code></dd>\n");
         self.body += &format!("<dl>\n{terms}{command}</dl>\n");
     }
@@ -104,7 +107,7 @@ mod tests {
         let mut table = TextTable::new([TableColumn::left("<th>")]);
         table.row(["<td>"]);
         page.table(&table);
-        page.terms(&[("<dt>", "<dd>".to_owned())], ("<repeat>", "x 'y' \"z\""));
+        page.terms(&[("<dt>", "<dd>".to_owned())], "<repeat>", "x 'y' \"z\"");
         let html = page.into_html();
         let body = html.split_once("<main>").unwrap().1;
         for text in ["h", "p", "r", "b", "n", "li", "th", "td", "dt", "dd", "repeat"] {

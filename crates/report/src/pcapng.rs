@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn dropped_packets_are_counted_with_their_time() {
-        let (wall, dropped) = (0x0123_4567_89AB_CDEF, 7);
+        let wall = 0x0123_4567_89AB_CDEF;
+        let dropped = 7;
         let file = capture(&[], Some((wall, dropped)));
         let (kind, body) = blocks(&file)[2];
         assert_eq!((kind, time_at(body, 4)), (STATISTICS, wall));

@@ -165,7 +165,8 @@ impl TextTable {
 
     /// Returns the number of lines of the head; 0 if no column has a name.
     fn head_lines(&self) -> usize {
-        let named = self.columns.iter().any(|column| column.name.iter().any(|it| !it.is_empty()));
+        let named =
+            self.columns.iter().any(|column| column.name.iter().any(|line| !line.is_empty()));
         let lines = self.columns.iter().map(|column| column.name.len()).max();
         if named { lines.unwrap_or(0) } else { 0 }
     }

@@ -139,30 +139,41 @@ impl DamaSpec {
             );
             return Err(place.unreadable("", message));
         }
-        let [rate, frame] = [ret.rate.greatest().to_string(), format_duration(self.frame)];
         // Round-trip time and MTU determine only the size of the queue, which is not checked here.
-        match self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals) {
-            Ok(_) => Ok(()),
-            Err(DamaError::Frames(FramesError::TooSlow { .. })) => {
-                let expected = format!("long enough for a cell at {rate}");
-                Err(place.wrong_value("frame", frame, expected))
+        let built = self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals);
+        built.map(drop).map_err(|error| self.explain(place, error, ret, terminals))
+    }
+
+    /// Returns the error of a file whose return link cannot be built.
+    fn explain(
+        &self,
+        place: &KeyContext<'_>,
+        error: DamaError,
+        ret: &LinkSpec,
+        terminals: u32,
+    ) -> FileError {
+        let wrong_cra = |expected: String| {
+            place.within("terminal").wrong_value("cra", self.terminal.cra, expected)
+        };
+        match error {
+            DamaError::Frames(FramesError::TooSlow { .. }) => {
+                let expected = format!("long enough for a cell at {}", ret.rate.greatest());
+                place.wrong_value("frame", format_duration(self.frame), expected)
             }
-            Err(DamaError::Overbooked { capacity, .. }) => {
-                let expected = format!("at most {capacity} for all {terminals} terminals");
-                Err(place.within("terminal").wrong_value("cra", self.terminal.cra, expected))
+            DamaError::Overbooked { capacity, .. } => {
+                wrong_cra(format!("at most {capacity} for all {terminals} terminals"))
             }
-            Err(DamaError::RequestSlots(error)) => {
-                Err(contention::wrong_slots(&place.within("requests"), &self.transport, error))
+            DamaError::RequestSlots(error) => {
+                contention::wrong_slots(&place.within("requests"), &self.transport, error)
             }
-            Err(DamaError::RandomAccess(error)) => {
+            DamaError::RandomAccess(error) => {
                 let place = place.within("random-access");
-                Err(contention::wrong_access(&place, self.random_access.as_ref(), error))
+                contention::wrong_access(&place, self.random_access.as_ref(), error)
             }
-            Err(DamaError::OneOverbooked { capacity, .. }) => {
-                let expected = format!("at most a carrier's {capacity}");
-                Err(place.within("terminal").wrong_value("cra", self.terminal.cra, expected))
+            DamaError::OneOverbooked { capacity, .. } => {
+                wrong_cra(format!("at most a carrier's {capacity}"))
             }
-            Err(other) => Err(place.unreadable("frame", other)),
+            other => place.unreadable("frame", other),
         }
     }
 
@@ -180,7 +191,8 @@ impl DamaSpec {
     ) -> Result<DamaConfig, DamaError> {
         let forward_delay = forward.delay.greatest();
         let cell = cell(ret.encapsulation).ok_or(FramesError::Empty)?;
-        let (count, carrier) = (self.frames_per_superframe, ret.rate.greatest());
+        let count = self.frames_per_superframe;
+        let carrier = ret.rate.greatest();
         let frames = Frames::new(self.frame, count, self.carriers, carrier, cell)?;
         let allocation = forward_delay + ret.delay.greatest() + self.processing;
         let config = DamaConfig {

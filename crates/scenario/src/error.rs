@@ -35,9 +35,9 @@ pub enum FileError {
     Syntax {
         /// Position of the error.
         at: FilePosition,
-        /// Text of that line.
+        /// Text of the line at that position.
         text: String,
-        /// The parser's message.
+        /// Message of the TOML parser.
         message: String,
     },
     /// The file is of another kind.
@@ -90,9 +90,9 @@ pub enum FileError {
         at: FilePosition,
         /// The key, such as `hop.forward.rate`.
         key: String,
-        /// The given value.
+        /// Value as it is written.
         value: String,
-        /// Description of accepted values.
+        /// Description of the values that would be accepted.
         expected: String,
     },
     /// A value could not be parsed.

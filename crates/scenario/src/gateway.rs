@@ -168,7 +168,8 @@ fn number(
     place: &KeyContext<'_>,
     key: &str,
     value: Option<i64>,
-    (range, unit): (RangeInclusive<i64>, &str),
+    range: RangeInclusive<i64>,
+    unit: &str,
 ) -> Result<Option<i64>, FileError> {
     let good = value.is_none_or(|value| range.contains(&value));
     let expected = format!("{} to {}{unit}", range.start(), range.end());

@@ -66,7 +66,8 @@ impl<'a> KeyContext<'a> {
         value: impl Display,
         expected: impl Display,
     ) -> FileError {
-        let (value, expected) = (value.to_string(), expected.to_string());
+        let value = value.to_string();
+        let expected = expected.to_string();
         FileError::Value { at: self.at(key), key: self.key(key), value, expected }
     }
 

@@ -144,7 +144,8 @@ impl Preset {
         check_terminals(&place, raw.terminals)?;
         let raw_terminals = raw.terminals.into();
         let link = |key, raw| LinkSpec::read(&place.within(key), raw);
-        let (forward, ret) = (link("forward", raw.forward)?, link("return", raw.ret)?);
+        let forward = link("forward", raw.forward)?;
+        let ret = link("return", raw.ret)?;
         let within = place.within("dama");
         let dama =
             raw.dama.map(|raw| DamaSpec::read(&within, &raw, [&forward, &ret], raw_terminals));

@@ -369,6 +369,7 @@ impl Output {
         place.check(good, "tolerance", self.tolerance, "a share from 0 to 1")?;
         let unit = match self.compare {
             None => Unit::of_metric(&self.metric),
+            // A comparison of two cases is a share, whatever the metric's unit.
             Some(_) => Unit::One,
         };
         let fits = self.unit.in_unit(1.0, unit).is_some();
@@ -379,7 +380,8 @@ impl Output {
             place.check(point.value.is_finite(), "value", point.value, "a number")?;
             let ordered = point.to.is_none_or(|to| to > point.value);
             place.check(ordered, "to", point.to.unwrap_or_default(), "more than the value")?;
-            let (given, compare) = (point.by.is_some(), self.compare.is_some());
+            let given = point.by.is_some();
+            let compare = self.compare.is_some();
             let by = point.by.as_deref().unwrap_or("nothing");
             place.check(given == compare, "by", by, "a case if the output has `compare`")?;
             if let Some(differs) = &point.differs {
@@ -416,7 +418,8 @@ impl Trend {
     }
 
     fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
-        let (rising, pairs) = (self.rising.len(), self.pairs.len());
+        let rising = self.rising.len();
+        let pairs = self.pairs.len();
         let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
         let value = format!("{rising} and {pairs}");
         place.check(good, "rising, pairs", value, "two or more cases, or one or more pairs")?;

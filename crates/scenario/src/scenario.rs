@@ -242,7 +242,7 @@ impl ScenarioCase {
         self.check_tcp_name(&place, "tcp", &gateways.tcp)?;
         self.check_tcp_name(&place, "lan-tcp", &gateways.lan_tcp)?;
         let bundles =
-            self.flows.iter().find(|it| matches!(it.traffic, FlowTraffic::Bundles { .. }));
+            self.flows.iter().find(|flow| matches!(flow.traffic, FlowTraffic::Bundles { .. }));
         let name = bundles.map_or("", |flow| &flow.name);
         let good = bundles.is_none() || gateways.split != SplitMode::ThreeSlacp;
         let expected = format!("\"tcp\", over which the bundles of {} cross", quoted(name));

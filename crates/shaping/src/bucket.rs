@@ -95,7 +95,8 @@ mod tests {
             steps in prop::collection::vec((0u64..5_000_000, 0u32..50), 1..200),
         ) {
             let mut bucket = TokenBucket::new(per_second, burst);
-            let (mut now, mut granted) = (0, 0u64);
+            let mut now = 0;
+            let mut granted = 0u64;
             for (step, tries) in steps {
                 now += step;
                 granted += u64::from(taken(&mut bucket, Instant::from_nanos(now), tries));

@@ -66,7 +66,9 @@ mod tests {
         fn no_period_is_charged_more_than_its_length_and_a_burst(
             earned in 0u64..100, steps in prop::collection::vec((0u64..50, 0u64..20), 1..200),
         ) {
-            let (mut schedule, mut now, mut charged) = (VirtualSchedule::default(), Instant::ZERO, 0);
+            let mut schedule = VirtualSchedule::default();
+            let mut now = Instant::ZERO;
+            let mut charged = 0;
             for (step, cost) in steps {
                 now = (now + ms(step)).max(schedule.free_at());
                 let left = now.as_nanos() / 1_000_000;

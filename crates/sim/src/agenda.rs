@@ -8,7 +8,7 @@ use units::Instant;
 /// Future events. Events of the same instant happen in the order in which they were entered, so
 /// nothing depends on addresses or hashes.
 ///
-/// An event cannot be removed; its owner's [`Alarm`] recognises outdated ones.
+/// An event cannot be removed; its owner's [`EventAlarm`] recognises outdated ones.
 ///
 /// A timing wheel (Varghese and Lauck 1987, scheme 4) in front of a heap. Events within a few
 /// milliseconds are fully ordered; events within four seconds are only in their slot. So the
@@ -26,7 +26,7 @@ pub(crate) struct Agenda<T> {
     wheel: Vec<Vec<QueuedEvent<T>>>,
     /// A bit for each non-empty slot of the wheel.
     occupied: [u64; SLOTS / 64],
-    /// Events beyond the wheel.
+    /// Events that are due after the wheel's last slot.
     late: BinaryHeap<QueuedEvent<T>>,
     /// The number of the current slot.
     slot: u64,
@@ -108,6 +108,7 @@ impl<T: Copy> Agenda<T> {
         if entry.slot() > self.slot {
             return self.place_later(entry);
         }
+        // The event returned last is still the root of the heap: replacing it sifts once, not twice.
         if core::mem::take(&mut self.taken)
             && let Some(mut first) = self.soon.peek_mut()
         {
@@ -147,6 +148,7 @@ impl<T: Copy> Agenda<T> {
     fn advance_slot(&mut self) -> Option<()> {
         let late = self.late.peek().map(QueuedEvent::slot);
         let next = self.next_occupied();
+        // After a gap longer than the wheel only `late` has events.
         self.slot = next.into_iter().chain(late).min()?;
         if next == Some(self.slot) {
             let place = self.slot as usize % SLOTS;

@@ -23,7 +23,7 @@ pub enum AppNotice {
     ExchangeDone(SlabKey),
     /// A connection has ended on both sides.
     Ended {
-        /// Key of the connection.
+        /// Key that [`crate::World::open`] returned for the connection; it is no longer valid.
         talk: SlabKey,
         /// True if all data arrived, in both directions.
         whole: bool,

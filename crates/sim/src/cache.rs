@@ -31,7 +31,7 @@ pub(crate) struct ServerReplyCache {
 /// The way in which a cache serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheDecision {
-    /// It replies at once.
+    /// It replies at once from its store.
     Hit,
     /// It fetches the reply from the server.
     Miss,
@@ -40,16 +40,17 @@ pub(crate) enum CacheDecision {
 }
 
 impl ServerReplyCache {
-    pub(crate) fn new((spec, origin): (CacheSpec, Arc<ConnectionPath>), seed: u64) -> Self {
+    pub(crate) fn new(spec: CacheSpec, origin: Arc<ConnectionPath>, seed: u64) -> Self {
         Self { spec, origin, dice: Dice::new(seed), awaited: 0, search: None }
     }
 
-    /// Decides how to serve the next request. Unless the result is [`Found::Here`], the reply is then
+    /// Decides how to serve the next request. Unless the result is [`CacheDecision::Hit`], the reply is then
     /// awaited.
     pub(crate) fn decide(&mut self, turn: ExchangeSizes) -> CacheDecision {
         // Drawn even if not used, so that `largest` does not change the random numbers of later requests.
         let hit = self.dice.chance() < self.spec.hit_ratio.get();
         let keeps = self.spec.largest.is_none_or(|largest| turn.reply <= largest.get());
+        // A request without a reply has nothing to fetch.
         let has = hit && keeps || turn.reply == 0;
         if !self.spec.delay.is_zero() && turn.reply > 0 {
             self.awaited = turn.reply;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use scenario::FlowContents as Spec;
 
-/// Period of [`Contents::Numbers`]. Wrong, missing or duplicate bytes are detected.
+/// Period of [`StreamContents::Numbers`]. Wrong, missing or duplicate bytes are detected.
 const PERIOD: u64 = 251;
 
 /// The bytes of both directions of a connection, by their positions.
@@ -15,7 +15,7 @@ pub(crate) enum StreamContents {
     Numbers,
     /// Pseudo-random bytes, which compress as badly as encrypted data.
     Noise,
-    /// A text, repeated.
+    /// A text that is repeated without a gap.
     Sample(Arc<str>),
 }
 

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use scenario::IpVersion;
 use tcp::wire;
-use tcp::{Ecn, Segment, SegmentPayload as _};
+use tcp::{ByteRange, Ecn, Segment, SegmentPayload as _};
 
 use crate::ids::NodeId;
 use crate::packet::{IP_HEADER, PacketBody, SimulatedPacket, UDP_HEADER, headers_of};
@@ -50,18 +50,8 @@ impl SimulatedPacket {
                     to,
                     to_port: port(*destination),
                 };
-                let ecn = segment.ecn.bits();
-                let segment = Segment {
-                    seq: segment.seq,
-                    ack: segment.ack,
-                    flags: segment.flags,
-                    window: segment.window,
-                    options: segment.options.clone(),
-                    ecn: segment.ecn,
-                    payload: vec![0; segment.payload.len()],
-                };
-                wire::encode(&path, &segment, &mut bytes);
-                (6, ecn)
+                wire::encode(&path, &with_zeros(segment), &mut bytes);
+                (6, segment.ecn.bits())
             }
             PacketBody::Cbr(datagram) => {
                 let mut payload = vec![0; datagram.len as usize];
@@ -113,6 +103,7 @@ impl SimulatedPacket {
 
     fn header_v4(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
         let len = bytes.len() as u16;
+        // Version 4, and a header of five 32-bit words (RFC 791 §3.1).
         bytes[0] = 0x45;
         bytes[1] = traffic_class;
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
@@ -127,6 +118,7 @@ impl SimulatedPacket {
 
     fn header_v6(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
         let len = (bytes.len() - headers_of(IpVersion::Ipv6)) as u16;
+        // Version 6, then the traffic class across two bytes; the flow label stays 0 (RFC 8200 §3).
         bytes[0] = 0x60 | traffic_class >> 4;
         bytes[1] = traffic_class << 4;
         bytes[4..6].copy_from_slice(&len.to_be_bytes());
@@ -142,6 +134,19 @@ impl SimulatedPacket {
             IpVersion::Ipv4 => node.address().into(),
             IpVersion::Ipv6 | IpVersion::Ipv6InIpv4 => node.address_v6().into(),
         })
+    }
+}
+
+/// Returns a segment whose data is zeros.
+fn with_zeros(segment: &Segment<ByteRange>) -> Segment<Vec<u8>> {
+    Segment {
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: segment.window,
+        options: segment.options.clone(),
+        ecn: segment.ecn,
+        payload: vec![0; segment.payload.len()],
     }
 }
 

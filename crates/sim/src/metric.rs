@@ -17,7 +17,7 @@ use crate::probe::{SenderRecording, SenderSample};
 pub struct MetricValue {
     /// The subject: a flow's name, `forward` or `return`.
     pub of: String,
-    /// The name: `goodput-mbit/s`, `time-median-s`.
+    /// The name with its unit, such as `goodput-mbit/s` or `time-median-s`.
     pub name: Cow<'static, str>,
     /// The value, in the unit of the name.
     pub value: f64,
@@ -33,7 +33,10 @@ impl MetricValue {
 /// Returns the median of a metric over runs; `None` if no run has it.
 pub fn median_of_runs(runs: &[&[MetricValue]], of: &str, name: &str) -> Option<f64> {
     let find = |metrics: &&[MetricValue]| {
-        metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
+        metrics
+            .iter()
+            .find(|metric| metric.of == of && metric.name == name)
+            .map(|metric| metric.value)
     };
     median(&runs.iter().filter_map(find).collect::<Vec<_>>())
 }
@@ -56,6 +59,7 @@ pub fn flow_metrics(name: &str, tallies: &[&AppStats]) -> Vec<MetricValue> {
     let deeds = || tallies.iter().flat_map(|tally| &tally.work_units);
     put("done", deeds().count() as f64);
     let times: Vec<f64> = deeds().map(|deed| deed.time().as_secs_f64()).collect();
+    // Without finished units of work there are no times.
     for (name, value) in [
         ("time-mean-s", mean(&times)),
         ("time-median-s", median(&times)),
@@ -71,23 +75,30 @@ pub fn flow_metrics(name: &str, tallies: &[&AppStats]) -> Vec<MetricValue> {
     if connections > 0.0 {
         put("connections", connections);
     }
-    let sent = total(|tally| tally.datagrams[0]);
-    if sent > 0.0 {
-        let arrived = total(|tally| tally.datagrams[1]);
-        put("lost-share", 1.0 - arrived / sent);
-        let delays = tallies.iter().flat_map(|tally| &tally.delays);
-        let delays: Vec<f64> = delays.map(Duration::as_secs_f64).collect();
-        for (name, value) in [
-            ("delay-mean-s", mean(&delays)),
-            ("delay-p99-s", percentile(&delays, 99.0)),
-            ("delay-max-s", delays.iter().copied().reduce(f64::max)),
-        ] {
-            if let Some(value) = value {
-                put(name, value);
-            }
-        }
-    }
+    metrics.extend(datagram_metrics(name, tallies));
     metrics
+}
+
+/// Returns the metrics of a flow's datagrams; empty if it sent none.
+fn datagram_metrics(flow: &str, tallies: &[&AppStats]) -> Vec<MetricValue> {
+    let [sent, arrived] = [0, 1].map(|at| {
+        let each = tallies.iter().map(|tally| tally.datagrams[at]);
+        each.sum::<u64>() as f64
+    });
+    if sent == 0.0 {
+        return Vec::new();
+    }
+    let delays = tallies.iter().flat_map(|tally| &tally.delays);
+    let delays: Vec<f64> = delays.map(Duration::as_secs_f64).collect();
+    // Without arrivals there are no delays, and the share of losses is the only metric.
+    let metrics = [
+        ("lost-share", Some(1.0 - arrived / sent)),
+        ("delay-mean-s", mean(&delays)),
+        ("delay-p99-s", percentile(&delays, 99.0)),
+        ("delay-max-s", delays.iter().copied().reduce(f64::max)),
+    ];
+    let known = metrics.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.map(|(name, value)| MetricValue::new(flow, name, value)).collect()
 }
 
 /// Returns the metrics of a flow's sender, from samples of its state.
@@ -213,6 +224,7 @@ pub fn capacities(case: &ScenarioCase) -> LinkCapacities {
         0 => *terminals as usize,
         channels => channels as usize,
     };
+    // A shared return link counts once for each carrier, however many terminals use it.
     let returns = match &case.hop.dama {
         Some(dama) => platforms.len() * dama.carriers as usize,
         None => platforms.iter().map(channels).sum(),

@@ -52,7 +52,7 @@ pub(crate) struct SharedReturnLink {
 /// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteHop {
-    /// Into a link.
+    /// Into a link, whose queue and delay it gets.
     Link(LinkId),
     /// To a node without delay: from a satellite that broadcasts to all terminals.
     Node(NodeId),
@@ -99,7 +99,7 @@ pub(crate) struct NodeEntry {
     pub(crate) gateway: Option<u32>,
     /// Limits the windows of passing connections, if set.
     pub(crate) limiter: Option<Box<WindowLimiter>>,
-    /// Spaces acknowledgements, if set.
+    /// Spaces the acknowledgements of passing connections, if set.
     pub(crate) spacer: Option<Box<AckSpacer>>,
 }
 

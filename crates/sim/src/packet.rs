@@ -49,9 +49,11 @@ impl SimulatedPacket {
 
     /// Creates a TCP packet to be filled in.
     pub(crate) fn blank() -> Box<Self> {
-        let (source, destination, segment) =
-            (SlabKey::default(), SlabKey::default(), Segment::default());
-        let body = PacketBody::Tcp { source, destination, segment };
+        let body = PacketBody::Tcp {
+            source: SlabKey::default(),
+            destination: SlabKey::default(),
+            segment: Segment::default(),
+        };
         Box::new(Self { from: NodeId(0), to: NodeId(0), ip: IpVersion::Ipv4, body })
     }
 }
@@ -77,7 +79,7 @@ pub enum PacketBody {
 /// A datagram of a SLACP session, with its real bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlacpDatagram {
-    /// The UDP payload.
+    /// The UDP payload: sealed and authenticated, as on a real network.
     pub bytes: Vec<u8>,
     /// True if it belongs to the control channel and carries no new data.
     pub is_control: bool,
@@ -109,7 +111,7 @@ pub struct AppDatagram {
     pub number: u64,
     /// Time of sending, for the one-way delay.
     pub sent_at: Instant,
-    /// Payload size in bytes.
+    /// Payload size in bytes, without the headers of UDP and IP.
     pub len: u32,
     /// Code point in the IP header, 0 to 63.
     pub dscp: u8,

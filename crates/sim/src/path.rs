@@ -31,7 +31,7 @@ pub enum PathLeg {
 }
 
 impl ConnectionPath {
-    /// Creates an unsplit path.
+    /// Creates an unsplit path; `ends` are the settings of the client's and the server's TCP.
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
         let legs = vec![PathLeg::Tcp(client_tcp, server_tcp)];
@@ -69,7 +69,8 @@ impl ConnectionPath {
         let ends = self.nodes.windows(2).zip(&self.legs);
         let hop = |(ends, leg): (&[NodeId], &PathLeg)| {
             let PathLeg::Tcp(near, far) = leg else { return None };
-            let (near, far) = ((ends[0], Arc::clone(near)), (ends[1], Arc::clone(far)));
+            let near = (ends[0], Arc::clone(near));
+            let far = (ends[1], Arc::clone(far));
             let ((from, mine), (to, theirs)) = match direction {
                 Direction::Up => (near, far),
                 Direction::Down => (far, near),

@@ -17,7 +17,7 @@ pub struct RunRecordings {
     pub(crate) interval: Option<Duration>,
     /// Recordings of connection ends, in the order in which they were opened.
     pub senders: Vec<SenderRecording>,
-    /// Recordings of links.
+    /// Recordings of the hop's links, in the order in which they were first watched.
     pub links: Vec<LinkRecording>,
 }
 
@@ -59,7 +59,7 @@ pub struct SenderSample {
 pub struct SegmentMark {
     /// Time of sending or receipt.
     pub at: Instant,
-    /// The kind of event.
+    /// Tells data that was sent from an acknowledgement that was received.
     pub kind: MarkKind,
     /// The first byte of the data, or the next byte expected; counted from the initial sequence number.
     pub from: u32,
@@ -99,7 +99,7 @@ pub struct FirstLoss {
 /// The recording of one direction of a link.
 #[derive(Debug)]
 pub struct LinkRecording {
-    /// Name of the link.
+    /// Name of the link, `forward` or `return`.
     pub label: String,
     pub(crate) lane: LinkId,
     /// Periodic samples of its load.
@@ -121,14 +121,13 @@ pub struct LinkSample {
 
 impl RunRecordings {
     pub(crate) fn watch(&mut self, label: String, app: AppId, socket: SlabKey) -> u32 {
-        let (states, marks) = (Vec::new(), Vec::new());
         self.senders.push(SenderRecording {
             label,
             app,
             socket: Some(socket),
             first: None,
-            states,
-            marks,
+            states: Vec::new(),
+            marks: Vec::new(),
         });
         self.senders.len() as u32 - 1
     }
@@ -141,6 +140,7 @@ impl RunRecordings {
 
     pub(crate) fn note_departure(&mut self, id: u32, at: Instant, segment: &Segment<ByteRange>) {
         let Some(sender) = self.senders.get_mut(id as usize) else { return };
+        // The first segment is the SYN, so positions count from the initial sequence number.
         let first = *sender.first.get_or_insert(segment.seq);
         if !segment.payload.is_empty() {
             let from = segment.seq.get().wrapping_sub(first.get());
@@ -178,6 +178,7 @@ impl SenderRecording {
         }
         let is_data = |mark: &&SegmentMark| mark.kind == MarkKind::Data;
         let first = self.marks.iter().find(is_data)?;
+        // The last mark may be a retransmission, so the end is the furthest position of all.
         let ends = self.marks.iter().filter(is_data).map(SegmentMark::end);
         let end = ends.reduce(|one, other| if other.is_after(one) { other } else { one })?;
         let covers = |mark: &&SegmentMark| mark.kind == MarkKind::Ack && !end.is_after(mark.end());
@@ -193,6 +194,7 @@ impl SenderRecording {
         }
         let begin = self.marks.iter().find(|mark| mark.kind == MarkKind::Data)?;
         let mut sent = SeqNr::new(begin.from);
+        // Data that ends no further than all before it has been sent already.
         let mut is_new = |mark: &SegmentMark| {
             let is_new = mark.end().is_after(sent);
             sent = if is_new { mark.end() } else { sent };
@@ -201,6 +203,7 @@ impl SenderRecording {
         let repeats = |mark: &SegmentMark| mark.kind == MarkKind::Data && !is_new(mark);
         let at = self.marks.iter().position(repeats)?;
         let first = &self.marks[at];
+        // Recovered when everything sent before the first retransmission is acknowledged.
         let covers = |mark: &&SegmentMark| mark.kind == MarkKind::Ack && !sent.is_after(mark.end());
         let recovered = self.marks[at..].iter().find(covers);
         Some(FirstLoss {

@@ -36,6 +36,7 @@ impl SimulationRun {
         world.sample_every(case.sample);
         let (nodes, lanes) = NetworkBuilder::build(case, &mut world);
         for (label, lanes) in [("forward", &lanes.forward), ("return", &lanes.ret)] {
+            // Several links of one kind would share the label.
             if let [only] = lanes[..] {
                 world.watch_lane(label.to_owned(), only);
             }
@@ -128,6 +129,7 @@ impl SimulationRun {
         let Some(sender) = last(&|app| apps.contains(app)) else { return Vec::new() };
         let mut all = metric::sender_metrics(flow, &sender.states);
         all.extend(metric::segment_metrics(flow, sender));
+        // Applications that sent nothing, or not everything, have no time.
         let times = apps.iter().filter_map(|app| last(&|of| of == app)?.data_time());
         let time = stats::median(&times.map(|time| time.as_secs_f64()).collect::<Vec<_>>());
         all.extend(time.map(|time| MetricValue::new(flow, "data-time-median-s", time)));

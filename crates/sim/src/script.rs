@@ -58,7 +58,7 @@ pub enum ServerBehaviour {
 pub struct EndpointState {
     /// True once the handshake was complete.
     pub is_connected: bool,
-    /// Number of bytes written.
+    /// Number of bytes that the connection has accepted from the script.
     pub written: u64,
     /// Number of bytes sent before it reset the connection. The peer could read them all if the two
     /// hosts were connected directly.
@@ -89,9 +89,9 @@ pub(crate) struct ScriptedHost {
     slow: Option<(usize, Duration)>,
     pub(crate) socket: Option<SlabKey>,
     pub(crate) ending: EndpointState,
-    /// Bytes left of the current [`Act::Write`].
+    /// Bytes left of the current [`ScriptStep::Write`].
     to_write: u64,
-    /// End of the current [`Act::Pause`].
+    /// End of the current [`ScriptStep::Pause`].
     paused_until: Option<Instant>,
     /// When a slow reader reads again.
     next_read: Instant,
@@ -190,6 +190,7 @@ impl ScriptedHost {
             }
             ScriptStep::Close => {
                 self.has_closed = true;
+                // Unread data would be lost without a sign to the peer (RFC 2525 §2.17).
                 if tcp.readable() > 0 {
                     self.reset(now, tcp);
                 } else {
@@ -235,7 +236,7 @@ impl ScriptedHost {
 /// A connection between two scripted hosts.
 #[derive(Debug)]
 pub(crate) struct ScriptedConnection {
-    /// Indexed by side.
+    /// The client and the server, indexed by [`LegSide`].
     pub(crate) hosts: [ScriptedHost; 2],
     pub(crate) answer: KernelReaction,
 }

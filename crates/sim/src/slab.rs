@@ -61,6 +61,7 @@ impl<T> Slab<T> {
             return None;
         }
         let taken = place.take()?;
+        // From now on keys of the removed item find nothing.
         *generation += 1;
         self.free.push(key.index);
         Some(taken)

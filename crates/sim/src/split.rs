@@ -63,7 +63,7 @@ pub(crate) enum SplitStage {
     Waiting,
     /// The peer has opened a stream, and the next segment is being connected, until this time at most.
     Dialling(Instant),
-    /// The relay runs.
+    /// Both legs are there, and the relay passes data between them.
     Relaying,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct SplitConnection {
     pub(crate) hosts: ConnectionHosts,
     pub(crate) stage: SplitStage,
     pub(crate) relay: Relay,
-    /// Indexed by [`Side`].
+    /// The legs towards the client and the server, indexed by [`LegSide`].
     pub(crate) legs: [SplitLeg; 2],
     pub(crate) alarm: EventAlarm,
 }

@@ -229,6 +229,7 @@ impl AppConversation {
     }
 
     fn end(&mut self, ends: [bool; 2], whole: bool) {
+        // One end that has closed says nothing of the other; a connection that was aborted is over at both.
         self.ends = [self.ends[0] | ends[0], self.ends[1] | ends[1]];
         if self.ends == [true; 2] && !self.end_reported {
             self.end_reported = true;
@@ -245,6 +246,7 @@ impl AppConversation {
         }
         self.up.write(tcp);
         let done = self.ended && self.up.is_written() || self.down.finished;
+        // A CLOSE in SYN-SENT would delete the connection (RFC 9293 §3.10.4).
         if done && self.open[0] && !self.up.closed {
             self.up.closed = true;
             tcp.close();
@@ -254,6 +256,7 @@ impl AppConversation {
 
     fn serve_server(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
         let read = self.up.read(tcp);
+        // Replies keep the order of their requests, so the next one waits for a reply that is being fetched.
         while let Some(&(need, turn)) = self.requests.front()
             && self.open[1]
             && need <= self.up.received

@@ -1,4 +1,4 @@
-//! Requests with their replies.
+//! Exchanges of a request and its reply, of which only the sizes are simulated.
 
 /// A request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

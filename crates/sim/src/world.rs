@@ -113,7 +113,8 @@ pub struct World {
 impl core::fmt::Debug for World {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { now, nodes, lanes, arrivals, .. } = self;
-        let (nodes, links) = (nodes.len(), lanes.len());
+        let nodes = nodes.len();
+        let links = lanes.len();
         write!(f, "World {{ now: {now}, nodes: {nodes}, links: {links}, arrivals: {arrivals} }}")
     }
 }
@@ -185,6 +186,7 @@ impl World {
     /// Returns true if all have.
     pub fn run_until_done(&mut self, end: Instant) -> bool {
         while self.now < end && !self.is_done() {
+            // Looked at once a second, because it visits all applications.
             let next = self.now + Duration::from_secs(1);
             self.run_until(next.min(end));
         }

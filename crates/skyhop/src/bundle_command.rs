@@ -98,6 +98,7 @@ pub(crate) fn run(args: BundleCommand) -> anyhow::Result<ExitCode> {
 fn send(args: &SendArgs) -> anyhow::Result<ExitCode> {
     let contents = contents(&args.file)?;
     let own = args.file.file_name().and_then(|name| name.to_str());
+    // Standard input has no name.
     let own = own.filter(|_| args.file != Path::new("-")).map(str::to_owned);
     let offer = BundleOffer {
         destination: args.to.clone(),
@@ -119,7 +120,7 @@ fn contents(file: &Path) -> anyhow::Result<Vec<u8>> {
         return Ok(contents);
     }
     let problem = || format!("cannot read {}", file.display());
-    File::open(file).and_then(|mut it| it.read_to_end(&mut contents)).with_context(problem)?;
+    File::open(file).and_then(|mut file| file.read_to_end(&mut contents)).with_context(problem)?;
     Ok(contents)
 }
 

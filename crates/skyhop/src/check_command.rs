@@ -150,7 +150,7 @@ impl CheckedFile {
 /// Recognises a file's kind by its schema line or its keys. Pipes are refused, because the file is read a
 /// second time to be checked.
 fn recognise(path: &Path) -> Result<FileKind, FileError> {
-    if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let cause = io::Error::other("this can be read only once: give its kind with --kind");
         return Err(FileError::Read { file: path.display().to_string(), cause });
     }

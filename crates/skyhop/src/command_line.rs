@@ -1,4 +1,9 @@
-//! Parsing of the command line, with errors on one line.
+//! Parsing of the command line, with errors on one line, and what is generated from its definition.
+
+#[cfg(test)]
+mod commands_page;
+pub(crate) mod completions;
+pub(crate) mod man;
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -42,7 +47,10 @@ fn is_option_of_one_type(arg: &Arg) -> bool {
     let value = arg.get_value_parser().type_id();
     let is_single = arg.get_num_args().is_none_or(|count| count.max_values() == 1);
     let is_option = !arg.is_positional() && arg.get_action().takes_values();
-    is_option && is_single && !arg.is_require_equals_set() && !texts.iter().any(|it| value == *it)
+    is_option
+        && is_single
+        && !arg.is_require_equals_set()
+        && !texts.iter().any(|text| value == *text)
 }
 
 /// Returns the error and clap's suggestions on one line.

@@ -126,7 +126,8 @@ impl Drop for RunningWatch {
             crate::print_to_stderr(format_args!("skyhop: {error}"));
         }
         if captured.dropped > 0 {
-            let (written, dropped) = (captured.written, captured.dropped);
+            let written = captured.written;
+            let dropped = captured.dropped;
             crate::print_to_stderr(format_args!(
                 "skyhop: {written} packets captured, {dropped} missed"
             ));
@@ -165,7 +166,8 @@ impl WatchArgs {
 impl WatchArgs {
     /// Draws the recorded allocation of the return link, if it was requested.
     fn draw(&self, lab: &Lab) -> anyhow::Result<()> {
-        let (Some(path), Some(record)) = (&self.svg, lab.recorded_return()) else { return Ok(()) };
+        let Some(path) = &self.svg else { return Ok(()) };
+        let Some(record) = lab.recorded_return() else { return Ok(()) };
         let picture = lab::allocation_picture(&record, lab.origin()).file();
         std::fs::write(path, picture)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -299,6 +301,7 @@ fn describe(preset: &Preset) -> String {
 
 /// Formats a link's rate, or the range of a changing rate.
 fn rates(link: &LinkSpec) -> String {
-    let (least, greatest) = (link.rate.least(), link.rate.greatest());
+    let least = link.rate.least();
+    let greatest = link.rate.greatest();
     if least == greatest { greatest.to_string() } else { format!("{least} to {greatest}") }
 }

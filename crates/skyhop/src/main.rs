@@ -7,16 +7,12 @@
 mod bundle_command;
 mod check_command;
 mod command_line;
-#[cfg(test)]
-mod commands_page;
-mod completions;
 mod demo_command;
 mod doctor_command;
 mod enrol_command;
 mod gateway_command;
 mod init_command;
 mod lab_command;
-mod man;
 mod meter_command;
 mod operate;
 mod output;
@@ -104,9 +100,9 @@ enum TopCommand {
     #[command(subcommand)]
     Tcp(Box<tcp_command::TcpCommand>),
     /// Print the completions for a shell
-    Completions(completions::CompletionsArgs),
+    Completions(command_line::completions::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
-    Man(man::ManArgs),
+    Man(command_line::man::ManArgs),
 }
 
 /// Starts no thread and no runtime, because a command may have to enter a lab before any exists.
@@ -141,8 +137,8 @@ fn main() -> ExitCode {
         TopCommand::Sim(args) => sim_command::run(&args),
         TopCommand::Study(command) => study_command::run(command),
         TopCommand::Tcp(command) => tcp_command::run(*command),
-        TopCommand::Completions(args) => completions::run(&args),
-        TopCommand::Man(args) => man::run(&args),
+        TopCommand::Completions(args) => command_line::completions::run(&args),
+        TopCommand::Man(args) => command_line::man::run(&args),
     };
     done.unwrap_or_else(|error| report_error(&format!("{error:#}")))
 }
@@ -171,6 +167,7 @@ fn explain(error: &clap::Error) -> ExitCode {
         return printed
             .map_or_else(|error| report_error(&format!("{error:#}")), |()| ExitCode::SUCCESS);
     }
+    // The whole help is more useful than a line about the missing subcommand.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
         return ExitCode::from(USAGE);

@@ -172,7 +172,8 @@ pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
 
 /// Sets the modem rate of a gateway.
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
-    let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
+    let bit_s = args.rate.bits_per_second();
+    let for_s = args.valid_for.as_secs_f64();
     let mut gateway = args.which.one()?;
     send_request(&mut gateway, &ControlRequest::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
@@ -206,8 +207,9 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     while began.elapsed() < UPGRADE_TIMEOUT {
         // There may be no answer between the end of the old process and the start of the new one.
-        let now =
-            ControlClient::connect(&path).ok().and_then(|mut it| ask_status(&mut it, false).ok());
+        let now = ControlClient::connect(&path)
+            .ok()
+            .and_then(|mut client| ask_status(&mut client, false).ok());
         if let Some(now) = now.filter(|now| now.pid != before) {
             let within = units::format_duration(args.within);
             print(&format!(
@@ -236,6 +238,7 @@ fn follow(gateway: &mut ControlClient, reader: u64, args: &EventsArgs) -> anyhow
     let request = ControlRequest::Events { reader, peer: args.peer.clone() };
     let until = args.how_long.and_then(|how_long| Instant::now().checked_add(how_long));
     loop {
+        // Before the request, so that the last one covers the whole time.
         let asked = Instant::now();
         let lines = match gateway.ask(&request)? {
             ControlAnswer::Events(lines) => lines,
@@ -246,6 +249,7 @@ fn follow(gateway: &mut ControlClient, reader: u64, args: &EventsArgs) -> anyhow
         if reader == StdoutReader::Gone || until.is_some_and(|until| asked >= until) {
             return Ok(ExitCode::SUCCESS);
         }
+        // A full batch means that more events wait.
         if lines.len() < FULL_BATCH {
             thread::sleep(EVENTS_POLL_INTERVAL);
         }

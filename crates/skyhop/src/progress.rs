@@ -36,6 +36,7 @@ pub(crate) fn spinner(what: String) -> ProgressBar {
     let spinner = ProgressBar::with_draw_target(None, target())
         .with_style(style.expect("the template is well-formed"))
         .with_message(what);
+    // The tick has a thread, which nobody needs without a terminal.
     if is_shown() {
         spinner.enable_steady_tick(TICK);
     }

@@ -84,6 +84,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode> {
         RoundProgress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
     let done = replicate_as_declared(&files, threads(args.threads), args.extras(), &progress)?;
     bar.finish_and_clear();
+    // With --seeds the user has said how many runs there are.
     if args.seeds.is_none() {
         files
             .iter()

@@ -134,6 +134,8 @@ impl Config {
             burst: None,
             mtu: 1500,
             memory: ByteCount::new(256_000_000),
+            // With 32 MB, the slowest of nine downloads of 100 MB over 250/3 Mbit/s at a PER of 1 %
+            // takes 6.23 instead of 4.74 s.
             stream_window: ByteCount::new(64_000_000),
             max_streams: 65_536,
             names: false,
@@ -191,7 +193,8 @@ impl Config {
         channel: ChannelId,
         config: ChannelConfig,
     ) -> Result<(), ConfigError> {
-        let (class, classes) = (config.class, self.classes.len());
+        let class = config.class;
+        let classes = self.classes.len();
         if usize::from(class.0) >= classes {
             return Err(ConfigError::NoClass { channel, class, classes });
         }

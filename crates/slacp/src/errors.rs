@@ -23,7 +23,7 @@ pub enum StreamError {
     /// The peer's stream limit is reached.
     #[error("the peer allows at most {limit} streams")]
     TooMany {
-        /// Maximum number of streams.
+        /// Maximum number of streams that the peer allows.
         limit: u32,
     },
     /// Existing streams leave too little memory for another one, here or at the peer. With default
@@ -48,9 +48,9 @@ pub enum ConfigError {
     NoClass {
         /// The channel that was not added.
         channel: ChannelId,
-        /// The class it names.
+        /// The class that the channel names.
         class: ClassId,
-        /// Number of configured classes.
+        /// Number of classes in the configuration.
         classes: usize,
     },
     /// The channel's deadline is too long.
@@ -64,7 +64,7 @@ pub enum ConfigError {
     /// The maximum number of classes is reached.
     #[error("there are already {most} classes")]
     TooManyClasses {
-        /// Maximum number of classes.
+        /// Maximum number of classes of a session.
         most: usize,
     },
     /// A guarantee or maximum is 0 bit/s.
@@ -73,13 +73,13 @@ pub enum ConfigError {
     /// The code point is above 63.
     #[error("the code point of a class is {dscp}: expected 0 to 63")]
     Dscp {
-        /// The invalid code point.
+        /// The code point that is configured.
         dscp: u8,
     },
     /// The weight is outside 1 to 1000.
     #[error("the weight of a class is {weight}: expected 1 to 1000")]
     Weight {
-        /// The invalid weight.
+        /// The weight that is configured.
         weight: u16,
     },
 }

@@ -38,7 +38,7 @@ pub enum Event {
     },
     /// The configured or reported rate applies again.
     Restored {
-        /// The rate that applies.
+        /// The configured or reported rate, now in use.
         rate: BitRate,
     },
     /// The configured or reported rate exceeds the link: a queue stands before it, and the excess
@@ -54,7 +54,7 @@ pub enum Event {
     RateFitsLink,
     /// The measured capacity of the link has fallen, and stays low.
     CapacityFell {
-        /// The usual capacity before.
+        /// The usual capacity before the fall.
         from: BitRate,
         /// The capacity from now on.
         to: BitRate,
@@ -170,7 +170,7 @@ fn turned_away(address: &SocketAddr, key: Option<&PublicKey>) -> String {
     }
 }
 
-/// Joins versions with commas.
+/// The versions as text, separated by commas.
 fn list(versions: &[u8]) -> String {
     versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -15,7 +15,7 @@ pub struct LogEntry {
     pub time: Instant,
     /// The session it happened in.
     pub session: SessionId,
-    /// The event itself.
+    /// The event, with its own fields.
     pub event: LogEvent,
 }
 
@@ -60,11 +60,11 @@ pub enum DropReason {
 pub enum LogEvent {
     /// A SLACP packet was sent.
     Sent {
-        /// Number of the packet.
+        /// Number of the packet that was sent.
         packet: u64,
         /// Size of the IP packet in bytes.
         bytes: usize,
-        /// Repairs may protect it.
+        /// Repairs may protect the packet.
         source: bool,
     },
     /// The next packet sent carries this unit.
@@ -78,21 +78,21 @@ pub enum LogEvent {
     },
     /// An authentic SLACP packet was received.
     Received {
-        /// Number of the packet.
+        /// Number of the packet, given by the peer.
         packet: u64,
         /// Size of the IP packet in bytes.
         bytes: usize,
     },
     /// A missing packet was restored by FEC.
     Restored {
-        /// Number of the packet.
+        /// Number of the packet that was missing.
         packet: u64,
-        /// It contained an acknowledgement.
+        /// The packet contained an acknowledgement.
         acknowledgement: bool,
     },
     /// A packet of a channel, or a part of one, was received or restored.
     Arrived {
-        /// The unit that arrived.
+        /// The unit that the packet carried.
         unit: PayloadUnit,
         /// It had been delivered or given up before.
         late: bool,
@@ -110,29 +110,29 @@ pub enum LogEvent {
         lane: u8,
         /// Number of the first missing packet in the lane.
         first: u64,
-        /// Number of missing packets.
+        /// Number of missing packets in a row.
         count: u64,
     },
-    /// An acknowledgement was sent.
+    /// An acknowledgement was sent to the peer.
     AckSent {
         /// The packet that carries it.
         packet: u64,
         /// The highest number it acknowledges.
         largest: u64,
     },
-    /// An acknowledgement was received.
+    /// An acknowledgement was received from the peer.
     AckReceived {
         /// The highest number it acknowledges.
         largest: u64,
     },
-    /// A packet was acknowledged.
+    /// A packet was acknowledged for the first time.
     Acknowledged {
-        /// Number of the packet.
+        /// Number of the acknowledged packet.
         packet: u64,
     },
     /// A packet was declared lost.
     Lost {
-        /// Number of the packet.
+        /// Number of the lost packet.
         packet: u64,
     },
     /// A packet of a channel was lost, and it is too late to retransmit it.
@@ -149,7 +149,7 @@ pub enum LogEvent {
         /// The cause of the drop.
         why: DropReason,
     },
-    /// A repair was sent.
+    /// A repair (FEC) was sent.
     RepairSent {
         /// The packet that carries it.
         packet: u64,
@@ -158,7 +158,7 @@ pub enum LogEvent {
         /// Number of packets it protects.
         count: usize,
     },
-    /// A repair was received.
+    /// A repair (FEC) was received.
     RepairReceived {
         /// The packet that carried it.
         packet: u64,
@@ -167,7 +167,7 @@ pub enum LogEvent {
     Probe,
     /// The sending rate has changed.
     Rate {
-        /// The new rate.
+        /// The rate from now on.
         rate: BitRate,
     },
     /// Too much was lost for too long: the circuit breaker has lowered the rate, or keeps it low.
@@ -182,7 +182,7 @@ pub enum LogEvent {
     },
     /// The configured or reported rate applies again.
     BreakerClosed {
-        /// The rate that applies.
+        /// The configured or reported rate.
         rate: BitRate,
     },
     /// The configured or reported rate exceeds the link.
@@ -192,7 +192,7 @@ pub enum LogEvent {
     },
     /// The configured or reported rate no longer exceeds the link.
     RateFitsLink {
-        /// The rate that applies.
+        /// The configured or reported rate.
         rate: BitRate,
     },
     /// The measured capacity has fallen, and stays low.

@@ -67,9 +67,9 @@ pub(crate) struct HandshakeParams {
     ///
     /// [`Config::link_layer`]: crate::Config::link_layer
     pub(crate) link_layer: bool,
-    /// This side understands LEAVING.
+    /// This side understands LEAVING, the announcement of a stop.
     pub(crate) leaving: bool,
-    /// This side understands SUCCESSOR.
+    /// This side understands SUCCESSOR, the announcement that another process takes over.
     pub(crate) successor: bool,
     /// From a terminal with several links: the number of this one. From a hub that allows several:
     /// the number of links that it knows.
@@ -118,6 +118,7 @@ const SUCCEEDS: u64 = 23;
 impl HandshakeParams {
     /// The cipher of a session with `peer`: AES only if it is fast on both sides.
     pub(crate) fn cipher(&self, peer: &Self) -> PacketCipher {
+        // Gateways at remote sites often lack the instructions that make AES the faster one.
         if self.aes && peer.aes { PacketCipher::Aes256Gcm } else { PacketCipher::ChaCha20Poly1305 }
     }
 
@@ -174,62 +175,73 @@ impl HandshakeParams {
         out
     }
 
+    /// A peer that sends no parameters: it has no memory for streams, and no options.
+    fn without_any() -> Self {
+        Self {
+            limits: PeerLimits::new(0, 0, 0),
+            rate: BitRate::from_bits_per_second(0),
+            present: None,
+            times: None,
+            aes: false,
+            ecn: false,
+            link_layer: false,
+            leaving: false,
+            successor: false,
+            links: None,
+            join: None,
+            succeeds: None,
+        }
+    }
+
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
-        let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
-        let (mut channels, mut openings) = (0, OpeningFeatures::default());
-        let (mut contexts, mut decompressors, mut dictionary) = (0, 0, false);
-        let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
-        let (mut leaving, mut successor, mut links, mut join) = (false, false, None, None);
-        let mut succeeds = None;
+        let mut params = Self::without_any();
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
-            let (name, value) = (number()?, number()?);
-            match name {
-                MEMORY => memory = value,
-                STREAM_WINDOW => window = value,
-                MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
-                RATE => rate = value,
-                // Higher bits stand for channels that this version does not have.
-                CHANNELS => channels = value as u32,
-                CONTEXTS | LINK_CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
-                DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
-                DICTIONARY => dictionary = value == 1,
-                OPENINGS => openings = OpeningFeatures(value),
-                PRESENT => present = Some(value),
-                TIMES => times = Some(value == 1),
-                AES => aes = value == 1,
-                ECN => ecn = value == 1,
-                LINK_LAYER => link_layer = value == 1,
-                FAREWELLS => (leaving, successor) = (value & 1 != 0, value & 2 != 0),
-                LINKS => links = Some(value),
-                JOIN => join = Some(value),
-                SUCCEEDS => succeeds = Some(value),
-                REFUSED => return Err(HandshakeError::Refused { parameter: value }),
-                _ if name & MANDATORY != 0 => {
-                    return Err(UnsupportedParameter { parameter: name }.into());
-                }
-                _ => {}
-            }
+            let name = number()?;
+            let value = number()?;
+            params.set(name, value)?;
         }
-        let usual = PeerLimits::new(memory, window, streams);
-        let limits =
-            PeerLimits { channels, contexts, decompressors, dictionary, openings, ..usual };
-        let rate = BitRate::from_bits_per_second(rate);
-        Ok(Self {
-            limits,
-            rate,
-            present,
-            times,
-            aes,
-            ecn,
-            link_layer,
-            leaving,
-            successor,
-            links,
-            join,
-            succeeds,
-        })
+        // The order of parameters is free, so the bound waits for both.
+        let limits = &mut params.limits;
+        limits.stream_window = limits.stream_window.min(limits.memory);
+        Ok(params)
     }
+
+    /// Sets one parameter of the peer.
+    fn set(&mut self, name: u64, value: u64) -> Result<(), HandshakeError> {
+        let limits = &mut self.limits;
+        match name {
+            MEMORY => limits.memory = value,
+            STREAM_WINDOW => limits.stream_window = value,
+            MAX_STREAMS => limits.max_streams = u32::try_from(value).unwrap_or(u32::MAX),
+            RATE => self.rate = BitRate::from_bits_per_second(value),
+            // Higher bits stand for channels that this version does not have.
+            CHANNELS => limits.channels = value as u32,
+            CONTEXTS | LINK_CONTEXTS => limits.contexts = at_most_u16(value),
+            DECOMPRESSORS => limits.decompressors = at_most_u16(value),
+            DICTIONARY => limits.dictionary = value == 1,
+            OPENINGS => limits.openings = OpeningFeatures(value),
+            PRESENT => self.present = Some(value),
+            TIMES => self.times = Some(value == 1),
+            AES => self.aes = value == 1,
+            ECN => self.ecn = value == 1,
+            LINK_LAYER => self.link_layer = value == 1,
+            FAREWELLS => (self.leaving, self.successor) = (value & 1 != 0, value & 2 != 0),
+            LINKS => self.links = Some(value),
+            JOIN => self.join = Some(value),
+            SUCCEEDS => self.succeeds = Some(value),
+            REFUSED => return Err(HandshakeError::Refused { parameter: value }),
+            _ if name & MANDATORY != 0 => {
+                return Err(UnsupportedParameter { parameter: name }.into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn at_most_u16(value: u64) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
 }
 
 /// Reasons to reject a handshake datagram.
@@ -262,7 +274,8 @@ fn keys(
     let name = first_62_bits(state.get_handshake_hash());
     let hash = state.get_handshake_hash().to_vec();
     let (first, second) = state.dangerously_get_raw_split();
-    let (first, second) = (Secret::new(first), Secret::new(second));
+    let first = Secret::new(first);
+    let second = Secret::new(second);
     let both = Zeroizing::new([*first, *second].concat());
     let [chain] = expand(&hash, &both, b"SLACP chain");
     let [token] = expand(&*chain, &[], b"SLACP succession");
@@ -310,19 +323,17 @@ impl Initiator {
         let InitiationMessage { state, datagram, knock } = message;
         // Drawn once: each pause is longer by the same random fraction.
         let longer = jitter::part_of(Duration::from_secs(1) / JITTER_DIVISOR, rng);
-        let (first_sending, next_sending) = (now, now);
-        let (sendings, copies, cookies) = (0, 0, 0);
         Self {
             state,
             datagram,
             knock,
             index,
-            transmissions: sendings,
+            transmissions: 0,
             max_transmissions: MAX_TRANSMISSIONS,
-            cookies,
-            first_sending,
-            copies,
-            next_sending,
+            cookies: 0,
+            first_sending: now,
+            copies: 0,
+            next_sending: now,
             jitter: longer,
         }
     }

@@ -16,7 +16,7 @@ pub const MAX_SHARES: u8 = 64;
 pub struct IndexShare {
     /// The hub's number, from 0.
     number: u8,
-    /// Number of hubs.
+    /// Number of hubs that share the address.
     count: u8,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct LinkView {
 /// which it always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkTurn {
-    /// All kinds of traffic.
+    /// All kinds of traffic, without a limit.
     All,
     /// New data while more than this number of bytes waits, except that of sparse flows.
     Beyond(u64),

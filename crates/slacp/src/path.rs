@@ -1,4 +1,4 @@
-//! What a session learns about its path: address, round-trip time, MTU, loss, reordering, fades.
+//! A session's knowledge of its path: address, round-trip time, MTU, loss, reordering, fades.
 
 pub(crate) mod fade;
 pub(crate) mod loss;

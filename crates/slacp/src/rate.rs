@@ -55,15 +55,15 @@ pub enum Rate {
     ModemOrAuto {
         /// Upper limit of a measured rate. The owner limits what it reports.
         ceiling: Option<BitRate>,
-        /// Whether a session measures with padding, at its beginning and when a report ends.
+        /// A session measures with padding, at its beginning and when a report ends.
         probe: bool,
     },
     /// Measured and tracked per session. No configuration is needed.
     Auto {
         /// Upper limit, even if the path has more capacity.
         ceiling: Option<BitRate>,
-        /// Whether a session measures its path with padding as soon as it is set up or moves: half
-        /// a megabyte at most on most links, so that the first user finds the rate known. Without,
+        /// A session measures its path with padding as soon as it is set up or moves: half a
+        /// megabyte at most on most links, so that the first user finds the rate known. If `false`,
         /// data alone measures the path.
         probe: bool,
     },
@@ -77,20 +77,18 @@ impl Rate {
             Self::ModemOrAuto { .. } | Self::Auto { .. } => BitRate::from_bits_per_second(0),
         }
     }
-}
 
-impl Rate {
     /// A measured rate without a ceiling.
     pub fn auto() -> Self {
         Self::Auto { ceiling: None, probe: true }
     }
 
-    /// Whether a session may measure its path with padding.
+    /// Returns `true` if a session may measure its path with padding.
     pub fn probes(&self) -> bool {
         matches!(self, Self::Auto { probe: true, .. } | Self::ModemOrAuto { probe: true, .. })
     }
 
-    /// Whether the rate is measured, if only while none is reported.
+    /// Returns `true` if the rate is measured, if only while none is reported.
     pub(crate) fn is_measured(&self) -> bool {
         matches!(self, Self::Auto { .. } | Self::ModemOrAuto { .. })
     }
@@ -180,7 +178,7 @@ impl Control {
         }
     }
 
-    /// The current rate.
+    /// The rate at which the session may send now; 0 before anything is known.
     pub(crate) fn rate(&self) -> BitRate {
         let configured = self.configured().map(ConfiguredRate::rate);
         configured.or_else(|| self.auto().map(Auto::rate)).unwrap_or_default()
@@ -199,7 +197,7 @@ impl Control {
         }
     }
 
-    /// Applies a new configuration; `false` if it needs a new session.
+    /// Applies a new configuration; returns `false` if it needs a new session.
     pub(crate) fn configure(&mut self, now: Instant, rate: &Rate) -> bool {
         match (self, rate) {
             (Self::Configured(own), Rate::Fixed(rate)) => own.configure(now, *rate, false),
@@ -212,8 +210,8 @@ impl Control {
         }
     }
 
-    /// When the session itself allows payload to leave; `None` until something is received or
-    /// reported.
+    /// Time from which the session itself allows payload to leave; `None` until something is
+    /// received or reported.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         match self.configured() {
             Some(own) => own.ready_at(),
@@ -257,7 +255,7 @@ impl Control {
         }
     }
 
-    /// Which law has come into use since the last call, if they take turns.
+    /// The law that has come into use since the last call, if they take turns.
     pub(crate) fn take_switch(&mut self) -> Option<Switch> {
         match self {
             Self::Configured(_) | Self::Auto(_) => None,
@@ -265,7 +263,7 @@ impl Control {
         }
     }
 
-    /// A packet that the peer must acknowledge is sent.
+    /// Records that a packet is sent which the peer must acknowledge.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
         match self {
             Self::Configured(own) => own.sent(now, size),
@@ -274,12 +272,12 @@ impl Control {
         }
     }
 
-    /// Whether it matters when there is nothing to send.
+    /// Returns `true` if [`Self::app_limited`] is to be called.
     pub(crate) fn follows_demand(&self) -> bool {
         !matches!(self, Self::Configured(_))
     }
 
-    /// There is nothing to send for now.
+    /// Records that there is nothing to send for now.
     pub(crate) fn app_limited(&mut self) {
         if let Some(auto) = self.auto_mut() {
             auto.app_limited();
@@ -288,7 +286,7 @@ impl Control {
         }
     }
 
-    /// The fate of the next packet, in the order of sending, is known. Returns whether that changes
+    /// Processes the fate of the next packet, in the order of sending. Returns `true` if it changes
     /// the rate.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> bool {
         self.configured_mut().is_some_and(|own| own.saw(now, rtt, fate))
@@ -299,12 +297,12 @@ impl Control {
         self.configured()?.overload()
     }
 
-    /// What the circuit breaker has done since the last call.
+    /// The circuit breaker's last change since the last call, if it is in use.
     pub(crate) fn take_change(&mut self) -> Option<Change> {
         self.configured_mut()?.take_change()
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Configured(own) => own.poll_timeout(),

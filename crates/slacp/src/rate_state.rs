@@ -1,17 +1,17 @@
-//! What is known of a session's rate and its path, as reported to the owner.
+//! A session's knowledge of its rate and its path, as reported to the owner.
 
 use core::time::Duration;
 
 use units::BitRate;
 
-/// How much a session knows of its rate.
+/// Source and certainty of a session's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RateState {
     /// The rate is configured or reported by the modem.
     #[default]
     Configured,
-    /// Nothing is known yet.
+    /// The rate is measured, and nothing is known yet.
     Blind,
     /// A rate was observed and is being confirmed.
     Confirming,
@@ -31,17 +31,17 @@ pub enum RateState {
 pub struct Overload {
     /// The configured or reported rate.
     pub rate: BitRate,
-    /// What the link carries of it.
+    /// The rate that the link carries of it.
     pub carries: BitRate,
     /// Share of the bytes that are lost, 0 to 1.
     pub loss: f64,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the session at the last verdict.
     pub rtt: Duration,
     /// The shortest smoothed round-trip time so far.
     pub base_rtt: Duration,
 }
 
-/// What a session knows about ECN on the path from this side to the peer.
+/// State of ECN on the path from this side to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EcnState {

@@ -1,4 +1,4 @@
-//! Counters and statistics.
+//! Counters and statistics of sessions, channels, classes, streams and the endpoint.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub struct LinkStats {
     pub address: SocketAddr,
     /// Packets arrive on it, as far as is known.
     pub works: bool,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of this link.
     pub rtt: Duration,
     /// Rate towards the peer; 0 if nothing is known yet.
     pub rate: BitRate,
@@ -27,7 +27,7 @@ pub struct LinkStats {
     pub bytes_sent: u64,
     /// Bytes of IP packets received.
     pub bytes_received: u64,
-    /// Packets declared lost.
+    /// Packets of this link declared lost.
     pub packets_lost: u64,
 }
 
@@ -38,15 +38,15 @@ pub struct SessionStats {
     pub packets_sent: u64,
     /// Bytes of IP packets sent.
     pub bytes_sent: u64,
-    /// Authentic packets received.
+    /// Authentic packets received, without duplicates.
     pub packets_received: u64,
     /// Bytes of IP packets received.
     pub bytes_received: u64,
-    /// Packets declared lost. What they carried was sent again.
+    /// Packets declared lost. Their contents were sent again.
     pub packets_lost: u64,
     /// Packets restored here by FEC.
     pub recovered: u64,
-    /// Repairs sent.
+    /// Repairs (FEC) sent to the peer.
     pub repairs_sent: u64,
     /// Bytes of IP packets that carried repairs.
     pub repair_bytes: u64,
@@ -55,9 +55,9 @@ pub struct SessionStats {
     /// Padding that [`Config::padding_share`](crate::Config::padding_share) still allows now, in
     /// bytes; 0 if the configuration forbids padding, or the rate is never measured.
     pub padding_left: u64,
-    /// Repairs received.
+    /// Repairs (FEC) received from the peer.
     pub repairs_received: u64,
-    /// Acknowledgements sent.
+    /// Acknowledgements sent to the peer.
     pub acknowledgements: u64,
     /// Probes sent because no acknowledgement came for too long.
     pub probes: u64,
@@ -69,11 +69,11 @@ pub struct SessionStats {
     pub impossible_times: u64,
     /// State of ECN on the path from this side to the peer.
     pub ecn: EcnState,
-    /// Packets sent with ECT(0).
+    /// Packets sent with ECT(0), on all paths of the session.
     pub ect_sent: u64,
     /// Packets of this side that met congestion (CE), as reported by the peer.
     pub ce_reported: u64,
-    /// Packets received with ECT(0).
+    /// Packets received with ECT(0), which have not met congestion.
     pub ect_received: u64,
     /// Packets received that met congestion (CE).
     pub ce_received: u64,
@@ -81,11 +81,11 @@ pub struct SessionStats {
     pub packet_size: ByteCount,
     /// Number of times the path stopped carrying packets of that size.
     pub black_holes: u64,
-    /// Number of key renewals.
+    /// Number of renewals of the packet keys.
     pub key_changes: u64,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the session.
     pub rtt: Duration,
-    /// Current sending rate.
+    /// Current sending rate towards the peer.
     pub rate: BitRate,
     /// The certainty of the rate.
     pub rate_state: RateState,
@@ -105,7 +105,7 @@ pub struct SessionStats {
     pub min_rtt: Option<Duration>,
     /// Fraction of sent packets lost on the link, 0 to 1.
     pub loss: f64,
-    /// Number of live streams.
+    /// Number of streams that are not over.
     pub streams: usize,
     /// Bytes held until the peer acknowledges them.
     pub held_to_send: ByteCount,
@@ -170,9 +170,9 @@ pub struct ChannelStats {
     pub compressed: u64,
     /// Bytes of headers that were thus not sent, less what the contexts cost.
     pub header_bytes_saved: u64,
-    /// Packets or parts retransmitted.
+    /// Packets, or parts of split packets, retransmitted.
     pub retransmitted: u64,
-    /// Packets or parts acknowledged.
+    /// Packets, or parts of split packets, acknowledged.
     pub acknowledged: u64,
     /// Packets or parts lost and not (yet) retransmitted: there was no retransmission, it was lost
     /// too, or it would have come too late.
@@ -181,7 +181,7 @@ pub struct ChannelStats {
     pub waiting: ByteCount,
     /// Queueing time of the packet sent last.
     pub queue_wait: Duration,
-    /// Packets received completely.
+    /// Packets received with all their parts.
     pub received: u64,
     /// Packets or parts restored here by FEC.
     pub recovered: u64,
@@ -189,7 +189,7 @@ pub struct ChannelStats {
     pub held: ByteCount,
     /// Packets delivered to the owner.
     pub delivered: u64,
-    /// Bytes of packets delivered.
+    /// Bytes of the packets delivered to the owner.
     pub bytes_delivered: u64,
     /// Packets received twice, or after they had been given up.
     pub late: u64,
@@ -220,7 +220,7 @@ pub struct StreamStats {
     pub unacknowledged: u64,
     /// Only the peer's credit stops the stream, because the reader behind the peer is slow.
     pub blocked_by_peer: bool,
-    /// Bytes retransmitted.
+    /// Bytes retransmitted after a loss.
     pub resent: u64,
     /// Bytes received that wait for the owner, or for missing data before them.
     pub held_to_read: u64,
@@ -232,7 +232,7 @@ pub struct StreamStats {
 /// ([`SessionStats::held`](crate::SessionStats::held)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndpointFootprint {
-    /// Number of sessions.
+    /// Number of sessions, those with unreachable peers included.
     pub sessions: usize,
     /// Handshakes in progress, at most one for each allowed terminal.
     pub handshakes: usize,

@@ -99,9 +99,9 @@ struct StreamEntry {
     class: ClassId,
     /// Set while the stream is in `Streams::ready`, that is, has new data to send.
     ready: bool,
-    /// Its place in `Streams::retransmit`.
+    /// Its place in [`StreamSet::retransmit`]; `None` if no data of it is lost.
     retransmit: Option<QueueTicket>,
-    /// Number of bytes retransmitted.
+    /// Number of bytes retransmitted after losses.
     resent: u64,
     /// Number of bytes received in packets that FEC restored.
     recovered: u64,
@@ -415,7 +415,7 @@ impl StreamSet {
     }
 }
 
-/// The end of streams.
+/// The end of streams: both directions are over, and all is acknowledged and read.
 impl StreamSet {
     fn retire_if_done(&mut self, id: StreamId) {
         if self.map.get(&id).is_some_and(|stream| stream.is_done()) {

@@ -56,6 +56,7 @@ pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<ConfidenceInter
     let count = samples.len() as f64;
     let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
     let good = 0.0 < confidence && confidence < 1.0;
+    // Two-sided: half of the rest is above the interval.
     let quantile = good.then(|| t.inverse_cdf(f64::midpoint(1.0, confidence)))?;
     let half = quantile * deviation / count.sqrt();
     Some(ConfidenceInterval { low: centre - half, high: centre + half })

@@ -27,7 +27,8 @@ impl SampleSpread {
 
 impl fmt::Display for SampleSpread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (digits, width) = (f.precision().unwrap_or(2), f.width().unwrap_or(0));
+        let digits = f.precision().unwrap_or(2);
+        let width = f.width().unwrap_or(0);
         let [median, min, max] =
             [self.median, self.min, self.max].map(|figure| format!("{figure:.digits$}"));
         let text = if min == max { median } else { format!("{median} ({min}–{max})") };

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// Common statistics of a set of samples, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SampleSummary {
-    /// Number of samples summarised.
+    /// Number of samples, at least 1.
     pub count: usize,
     /// Smallest of the samples.
     pub min: f64,
@@ -72,7 +72,8 @@ fn rank(sorted: &[f64], percent: f64) -> Option<f64> {
     let rank = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
     let below = rank.floor() as usize;
     let above = rank.ceil() as usize;
-    let (low, high) = (sorted[below], sorted[above]);
+    let low = sorted[below];
+    let high = sorted[above];
     // The difference of two equal infinite values would be NaN.
     Some(if low == high { low } else { low + (high - low) * (rank - below as f64) })
 }

@@ -132,7 +132,8 @@ impl Demo {
             for &task in &plan.tasks {
                 // The pair first, as in the lab.
                 for way in plan.ways.iter().rev() {
-                    let (limit, seed) = (self.limit(task), self.seed(round));
+                    let limit = self.limit(task);
+                    let seed = self.seed(round);
                     let preset = &self.preset;
                     let record = Simulation { round, task, way, preset, seed, limit }.run()?;
                     display.done(&record.entry);
@@ -140,8 +141,15 @@ impl Demo {
                 }
             }
         }
-        let (unavailable, on_demand, limits) = (Vec::new(), Vec::new(), self.limits);
-        Ok(Results { plan, ways, unavailable, limits, records, on_demand, setting })
+        Ok(Results {
+            plan,
+            ways,
+            unavailable: Vec::new(),
+            limits: self.limits,
+            records,
+            on_demand: Vec::new(),
+            setting,
+        })
     }
 
     fn measure(
@@ -149,7 +157,8 @@ impl Demo {
         plan: &DemoPlan,
         display: &mut dyn ProgressDisplay,
     ) -> Result<(Vec<MeasurementRecord>, Vec<OnDemandUpload>), StudyError> {
-        let (mut records, mut on_demand) = (Vec::new(), Vec::new());
+        let mut records = Vec::new();
+        let mut on_demand = Vec::new();
         for round in 0..plan.rounds {
             let start = Instant::now();
             for &task in &plan.tasks {
@@ -194,7 +203,7 @@ impl Demo {
                 Result<MeasurementRecord, StudyError>,
             >| { thread.join().unwrap_or(Err(StudyError::Panicked)) };
             let records = running.into_iter().map(join).collect::<Result<_, _>>()?;
-            let crossed = crossing.map(|it| it.join().unwrap_or(Err(StudyError::Panicked)));
+            let crossed = crossing.map(|thread| thread.join().unwrap_or(Err(StudyError::Panicked)));
             Ok((records, crossed.transpose()?.unwrap_or_default()))
         })
     }
@@ -206,7 +215,9 @@ impl Demo {
         way: &'a TrafficPath,
         allowance: Duration,
     ) -> Measurement<'a> {
-        let (limit, seed, program) = (self.limit(task), self.seed(round), &self.options.program);
+        let limit = self.limit(task);
+        let seed = self.seed(round);
+        let program = &self.options.program;
         Measurement { round, task, way, preset: &self.preset, seed, limit, allowance, program }
     }
 
@@ -223,7 +234,8 @@ impl Demo {
         let DemoOptions { rate, return_rate, per, seed, rounds, .. } = &self.options;
         let rates = format!("{rate} down, {return_rate} up");
         let rtt = format_duration(self.preset.rtt());
-        let (per, queue) = (per.get() * 100.0, &self.preset.forward.queue);
+        let per = per.get() * 100.0;
+        let queue = &self.preset.forward.queue;
         let runs = if *rounds == 1 { String::new() } else { format!(", {rounds} runs") };
         format!("Satellite link: {rates}, {rtt} RTT, PER {per} %, queue {queue}, seed {seed}{runs}")
     }

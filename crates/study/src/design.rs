@@ -143,7 +143,8 @@ impl DesignQuestion {
     /// Returns the text of a task's scenario file.
     pub fn scenario(&self, task: DesignTask) -> String {
         let Self { rate, return_rate, rtt, terminals, seeds, .. } = self;
-        let (one_way, errors) = (format_duration(*rtt / 2), self.errors.key());
+        let one_way = format_duration(*rtt / 2);
+        let errors = self.errors.key();
         let window = 4 * self.bandwidth_delay_product().max(64 << 10);
         // The hosts' side is assumed to be much faster than the link.
         let lan = BitRate::from_bits_per_second((10 * rate.bits_per_second()).max(100_000_000));
@@ -193,7 +194,8 @@ impl DesignQuestion {
         let bytes = |seconds: f64| self.rate.bits_per_second() as f64 * seconds / 8.0;
         match task {
             DesignTask::Download => {
-                let (each, count) = (self.each_download(), self.terminals);
+                let each = self.each_download();
+                let count = self.terminals;
                 format!("kind = \"bulk\"\ncount = {count}\nbytes = \"{each} B\"\n")
             }
             DesignTask::Page => {

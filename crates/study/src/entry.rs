@@ -72,6 +72,7 @@ impl TaskReport {
             Self::Bulk(report) => {
                 let first_byte = report.flows.iter().map(|flow| flow.first_byte);
                 let first_byte = first_byte.collect::<Option<Vec<_>>>();
+                // Of several flows, the one that waited longest for its first byte.
                 let latest = first_byte.and_then(|times| times.into_iter().max());
                 TaskFigures {
                     first_byte_seconds: latest.map(|time| time.as_secs_f64()),
@@ -79,7 +80,8 @@ impl TaskReport {
                 }
             }
             Self::Page(report) => {
-                let done = report.objects.iter().filter(|it| it.outcome.is_complete()).count();
+                let done =
+                    report.objects.iter().filter(|object| object.outcome.is_complete()).count();
                 let figures = figures(done as u64, report.total, report.is_complete());
                 figures.with_responses(&self.response_seconds())
             }
@@ -95,12 +97,13 @@ impl TaskReport {
         let times: Vec<Duration> = match self {
             Self::Bulk(_) => Vec::new(),
             Self::Page(report) => {
-                let complete = report.objects.iter().filter(|it| it.outcome.is_complete());
-                complete.filter_map(|it| it.time).collect()
+                let complete = report.objects.iter().filter(|object| object.outcome.is_complete());
+                complete.filter_map(|object| object.time).collect()
             }
             Self::Rr(report) => {
-                let responses = report.connections.iter().flat_map(|it| &it.responses);
-                responses.map(|it| it.time).collect()
+                let responses =
+                    report.connections.iter().flat_map(|connection| &connection.responses);
+                responses.map(|response| response.time).collect()
             }
         };
         times.iter().map(Duration::as_secs_f64).collect()
@@ -127,8 +130,10 @@ impl TaskReport {
     fn outcomes(&self) -> Vec<&FlowOutcome> {
         match self {
             Self::Bulk(report) => report.flows.iter().map(|flow| &flow.outcome).collect(),
-            Self::Page(report) => report.objects.iter().map(|it| &it.outcome).collect(),
-            Self::Rr(report) => report.connections.iter().map(|it| &it.outcome).collect(),
+            Self::Page(report) => report.objects.iter().map(|object| &object.outcome).collect(),
+            Self::Rr(report) => {
+                report.connections.iter().map(|connection| &connection.outcome).collect()
+            }
         }
     }
 
@@ -140,10 +145,12 @@ impl TaskReport {
             Self::Bulk(report) => report.flows.iter().filter_map(|flow| flow.connect).collect(),
             Self::Page(report) => {
                 let first = report.objects.iter().take(report.connections as usize);
-                let shortest = first.filter_map(|it| it.first_byte).min();
-                shortest.map(|it| it.saturating_sub(rtt)).into_iter().collect()
+                let shortest = first.filter_map(|object| object.first_byte).min();
+                shortest.map(|time| time.saturating_sub(rtt)).into_iter().collect()
             }
-            Self::Rr(report) => report.connections.iter().filter_map(|it| it.connect).collect(),
+            Self::Rr(report) => {
+                report.connections.iter().filter_map(|connection| connection.connect).collect()
+            }
         }
     }
 }

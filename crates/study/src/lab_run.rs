@@ -289,9 +289,9 @@ fn since(before: &LinkGauge, after: &LinkGauge) -> PacketCounters {
         }
     };
     PacketCounters {
-        dropped_queue: packets(|it| it.dropped_queue),
-        lost: packets(|it| it.lost),
-        delivered: packets(|it| it.delivered),
+        dropped_queue: packets(|counters| counters.dropped_queue),
+        lost: packets(|counters| counters.lost),
+        delivered: packets(|counters| counters.delivered),
         delivered_with_encapsulation: ByteCount::new(
             after.counters.delivered_with_encapsulation.get()
                 - before.counters.delivered_with_encapsulation.get(),

@@ -102,8 +102,13 @@ impl Measurement<'_> {
     }
 
     fn failed(&self, why: String) -> MeasurementEntry {
-        let (task, way) = (self.task, self.way.clone());
-        MeasurementEntry { round: self.round, task, way, figures: None, failure: Some(why) }
+        MeasurementEntry {
+            round: self.round,
+            task: self.task,
+            way: self.way.clone(),
+            figures: None,
+            failure: Some(why),
+        }
     }
 
     fn entry(&self, report: &TaskReport) -> MeasurementEntry {
@@ -127,15 +132,15 @@ impl Measurement<'_> {
     ) -> Result<TaskReport, StudyError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
-        let flow = |directions, bytes| self.flow(server, directions, bytes, (key, progress));
-        let page = |mode| self.page(server, mode, (key, progress));
+        let flow = |directions, bytes| self.flow(server, directions, bytes, key, progress);
+        let page = |mode| self.page(server, mode, key, progress);
         Ok(runtime.block_on(async {
             match self.task {
                 Task::Download => flow(Directions::Download, DOWNLOAD).await,
                 Task::Upload => flow(Directions::Upload, UPLOAD).await,
                 Task::Page => page(HttpMode::Http10).await,
                 Task::PageKeepAlive => page(HttpMode::Http11).await,
-                Task::Requests => self.requests(server, (key, progress)).await,
+                Task::Requests => self.requests(server, key, progress).await,
             }
         }))
     }
@@ -145,7 +150,8 @@ impl Measurement<'_> {
         server: SocketAddr,
         directions: Directions,
         bytes: ByteCount,
-        (key, progress): (u64, &ProgressCounter),
+        key: u64,
+        progress: &ProgressCounter,
     ) -> TaskReport {
         let options = BulkOptions {
             directions,
@@ -161,7 +167,8 @@ impl Measurement<'_> {
         &self,
         server: SocketAddr,
         mode: HttpMode,
-        (key, progress): (u64, &ProgressCounter),
+        key: u64,
+        progress: &ProgressCounter,
     ) -> TaskReport {
         let options = PageOptions {
             server,
@@ -181,7 +188,8 @@ impl Measurement<'_> {
     async fn requests(
         &self,
         server: SocketAddr,
-        (key, progress): (u64, &ProgressCounter),
+        key: u64,
+        progress: &ProgressCounter,
     ) -> TaskReport {
         let options = RrOptions {
             server,

@@ -54,7 +54,10 @@ pub(crate) fn run_uploads(
     thread::scope(|scope| {
         let start = |way| scope.spawn(move || run(preset, way, seed, program));
         let running: Vec<_> = ways.iter().map(|way| start(*way)).collect();
-        running.into_iter().map(|it| it.join().unwrap_or(Err(StudyError::Panicked))).collect()
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err(StudyError::Panicked)))
+            .collect()
     })
 }
 
@@ -104,7 +107,8 @@ fn carry(
 
 /// Returns the time of a complete upload in seconds, or the failure.
 fn time(report: BulkReport, way: &TrafficPath, rtt: Duration) -> Result<f64, String> {
-    let (seconds, moved) = (report.total.as_secs_f64(), report.moved_bytes);
+    let seconds = report.total.as_secs_f64();
+    let moved = report.moved_bytes;
     match TaskReport::Bulk(report).failure(way, rtt) {
         Some(failure) => Err(failure),
         None if moved < UPLOAD.get() => Err(format!("not finished in {} s", LIMIT.as_secs())),

@@ -69,9 +69,11 @@ fn in_short(results: &Results, task: Task) -> String {
 
 fn way_in_short(results: &Results, task: Task, way: &TrafficPath) -> String {
     let figures = figures(results, task, way);
-    match (median_seconds(&figures), figures.iter().find(|it| !it.complete)) {
+    match (median_seconds(&figures), figures.iter().find(|figures| !figures.complete)) {
         (None, _) => format!("{way} failed"),
-        (Some(_), Some(it)) => format!("{way} not finished ({})", summary::done(task, it)),
+        (Some(_), Some(unfinished)) => {
+            format!("{way} not finished ({})", summary::done(task, unfinished))
+        }
         (Some(seconds), None) => format!("{seconds:.1} s with {way}"),
     }
 }
@@ -84,7 +86,7 @@ fn times(results: &Results) -> SvgPicture {
             name: way.to_string(),
             colour: colour(results, way),
             seconds: median_seconds(&figures),
-            is_finished: figures.iter().all(|it| it.complete),
+            is_finished: figures.iter().all(|figures| figures.complete),
         }
     };
     let group = |&task: &Task| BarGroup {
@@ -100,7 +102,8 @@ fn over_time(page: &mut HtmlPage, results: &Results) {
     if records.peek().is_none() {
         return;
     }
-    let (limit, mb) = (&results.limits[0], DOWNLOAD.get() as f64 / 1e6);
+    let limit = &results.limits[0];
+    let mb = DOWNLOAD.get() as f64 / 1e6;
     let title = "Megabytes of the download that had arrived, over time";
     let x = Axis::new("seconds since the start").from_zero();
     let y = Axis::new("megabytes received").range(0.0..mb * 1.02);
@@ -109,6 +112,7 @@ fn over_time(page: &mut HtmlPage, results: &Results) {
         let arrived = record.trail.iter().map(|&(at, bytes)| (at, bytes as f64 / 1e6));
         graph.add(line(results, &record.entry.way, arrived.collect()));
     }
+    // A round trip for the request and the first byte, then the link's full rate.
     let best =
         vec![(0.0, 0.0), (limit.rtt.as_secs_f64(), 0.0), (limit.seconds(DOWNLOAD.get()), mb)];
     graph.add(GraphSeries::dashed("maximum that the link can carry", SeriesColour::Grey, best));
@@ -214,7 +218,8 @@ fn setting(page: &mut HtmlPage, results: &Results) {
         ("Machine", setting.machine.to_string()),
         ("Version", format!("skyhop {}", setting.version)),
     ];
-    let absent = results.unavailable.iter().map(|it| format!("{}: {}", it.way, it.reason));
+    let absent =
+        results.unavailable.iter().map(|absent| format!("{}: {}", absent.way, absent.reason));
     terms.extend(absent.map(|absent| ("Not run", absent)));
     let late = results.records.iter().filter_map(|record| record.lateness_seconds);
     if let Some(late) = late.reduce(f64::max) {
@@ -222,7 +227,7 @@ fn setting(page: &mut HtmlPage, results: &Results) {
         terms.push(("Precision of the link", late));
     }
     page.heading("What was run");
-    page.terms(&terms, ("To repeat it", &setting.command));
+    page.terms(&terms, "To repeat it", &setting.command);
 }
 
 fn of_first_round(results: &Results, title: &str) -> String {
@@ -258,7 +263,7 @@ fn figures(results: &Results, task: Task, way: &TrafficPath) -> Vec<TaskFigures>
 }
 
 fn median_seconds(figures: &[TaskFigures]) -> Option<f64> {
-    Some(SampleSpread::of(figures.iter().map(|it| it.seconds))?.median)
+    Some(SampleSpread::of(figures.iter().map(|figures| figures.seconds))?.median)
 }
 
 #[cfg(test)]

@@ -172,14 +172,14 @@ impl GatewayPair {
             + &hub_http;
         let config = |(host, key)| {
             let config = control(host)
-                + &terminal_config(lab, preset, &hub_key, (host, key))
+                + &terminal_config(lab, preset, &hub_key, host, key)
                 + carry.policy()
                 + &carry.class()
                 + &http;
             (host, config)
         };
         let places = hosts.into_iter().zip(&keys).map(config).collect();
-        Self::run((lab, preset, program), &hub, places, modems)
+        Self::run(lab, preset, program, &hub, places, modems)
     }
 
     /// Starts both gateways on the hub's host.
@@ -208,16 +208,18 @@ impl GatewayPair {
                 "hub = \"127.0.0.1:{PORT}\"\nhub_key = \"{public}\"\n[intercept]\ninterfaces = [\"{HOP_DEVICE}\"]\n"
             )
             + &http;
-        Self::run((lab, preset, program), &hub, vec![(Node::Hub, near)], None)
+        Self::run(lab, preset, program, &hub, vec![(Node::Hub, near)], None)
     }
 
     fn run(
-        (lab, preset, program): (&Lab, &Preset, &Path),
+        lab: &Lab,
+        preset: &Preset,
+        program: &Path,
         hub: &str,
         places: Vec<(Node, String)>,
         modems: Option<Modems>,
     ) -> Result<Self, PairError> {
-        let mut hub = start(lab, Node::Hub, (program, "hub"), hub)?;
+        let mut hub = start(lab, Node::Hub, program, "hub", hub)?;
         hub.wait_ready(limit(preset))?;
         let mut pair = Self { hub, terminals: Vec::new(), places, _modems: modems };
         pair.start_terminals(lab, preset, program)?;
@@ -231,7 +233,7 @@ impl GatewayPair {
         program: &Path,
     ) -> Result<(), PairError> {
         let places = self.places.iter();
-        let terminals = places.map(|(node, it)| start(lab, *node, (program, "terminal"), it));
+        let terminals = places.map(|(node, config)| start(lab, *node, program, "terminal", config));
         self.terminals = terminals.collect::<Result<_, _>>()?;
         self.terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit(preset)))
     }
@@ -331,7 +333,8 @@ fn is_terminal(node: Node) -> bool {
 fn start(
     lab: &Lab,
     node: Node,
-    (program, role): (&Path, &str),
+    program: &Path,
+    role: &str,
     config: &str,
 ) -> Result<GatewayProcess, PairError> {
     let mut command = lab.command(node, program);
@@ -377,7 +380,8 @@ fn terminal_config(
     lab: &Lab,
     preset: &Preset,
     hub: &PrivateKey,
-    (node, own): (Node, &PrivateKey),
+    node: Node,
+    own: &PrivateKey,
 ) -> String {
     let on_demand = preset.dama.is_some();
     let rate = if on_demand { rate_on_demand(preset) } else { rate(preset, &preset.ret) };

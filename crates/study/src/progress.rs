@@ -35,7 +35,8 @@ pub(crate) fn watched<T: Send>(
     progress: &ProgressCounter,
     work: impl FnOnce() -> T + Send,
 ) -> (T, Trail) {
-    let (start, mut trail) = (Instant::now(), vec![(0.0, 0)]);
+    let start = Instant::now();
+    let mut trail = vec![(0.0, 0)];
     let done = thread::scope(|scope| {
         let worker = scope.spawn(work);
         while !worker.is_finished() {

@@ -95,24 +95,26 @@ fn by_document<'a, 'e>(
     documents.document.iter().map(of).filter(|part| !part.entries.is_empty()).collect()
 }
 
+const SUMMARY_COLUMNS: [&str; 11] = [
+    "values",
+    "statements",
+    "of",
+    "share",
+    "explained",
+    "not explained",
+    "not run",
+    "impossible",
+    "inputs",
+    "lost values",
+    "lost curves",
+];
+
 /// Returns a table of the number of reproduced results of each document.
 pub fn summary(entries: &[ReproductionEntry<'_>], documents: &Documents) -> TextTable {
-    let numbers = [
-        "values",
-        "statements",
-        "of",
-        "share",
-        "explained",
-        "not explained",
-        "not run",
-        "impossible",
-        "inputs",
-        "lost values",
-        "lost curves",
-    ];
-    let columns = numbers.map(TableColumn::right);
+    let columns = SUMMARY_COLUMNS.map(TableColumn::right);
     let mut table = TextTable::new([TableColumn::left("document")].into_iter().chain(columns));
     let mut row = |name: String, score: Score, inputs: usize, (curves, values): (usize, u32)| {
+        // What was not run counts as not reproduced.
         let due = score.scored() + score.not_run;
         let share = if due == 0 { 0.0 } else { 100.0 * score.agree() as f64 / due as f64 };
         let numbers = [
@@ -131,9 +133,12 @@ pub fn summary(entries: &[ReproductionEntry<'_>], documents: &Documents) -> Text
         table.row([name].into_iter().chain(numbers));
     };
     let parts = by_document(entries, documents);
-    let (mut total, mut inputs, mut lost) = (Score::default(), 0, (0, 0));
+    let mut total = Score::default();
+    let mut inputs = 0;
+    let mut lost = (0, 0);
     for part in &parts {
-        let (score, own) = (part.score(), part.lost());
+        let score = part.score();
+        let own = part.lost();
         total += score;
         inputs += part.inputs();
         lost = (lost.0 + own.0, lost.1 + own.1);

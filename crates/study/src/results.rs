@@ -76,7 +76,8 @@ impl Results {
     /// Returns the input of the tables.
     pub fn source<'a>(&'a self, entries: &'a [&'a MeasurementEntry]) -> SummaryInput<'a> {
         let limits = [&self.limits[0], &self.limits[1]];
-        let (tasks, ways) = (&self.plan.tasks, &self.ways);
+        let tasks = &self.plan.tasks;
+        let ways = &self.ways;
         SummaryInput { entries, tasks, ways, unavailable: &self.unavailable, limits }
     }
 

@@ -54,7 +54,8 @@ pub fn csv(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
     for run in runs {
         let file = files[run.file].path.display().to_string();
         for MetricValue { of, name, value } in run.metrics {
-            let (case, seed) = (run.case.name.clone(), run.seed.to_string());
+            let case = run.case.name.clone();
+            let seed = run.seed.to_string();
             let fields =
                 [file.clone(), case, seed, of.to_string(), name.to_string(), value.to_string()];
             csv.row(fields.map(Some));
@@ -67,15 +68,18 @@ pub fn csv(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
 /// has none).
 pub fn json(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
     let mut cases = Vec::new();
-    for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
+    for (file, case) in
+        files.iter().flat_map(|file| file.cases.iter().map(move |case| (file, case)))
+    {
         // By identity: cases of two files may have the same name.
         let own: Vec<&ScenarioRun<'_>> =
             runs.iter().filter(|run| core::ptr::eq(run.case, case)).collect();
-        let figure = |it: &MetricValue| {
-            let value =
-                |run: &&ScenarioRun<'_>| sim::median_of_runs(&[run.metrics], &it.of, &it.name);
+        let figure = |metric: &MetricValue| {
+            let value = |run: &&ScenarioRun<'_>| {
+                sim::median_of_runs(&[run.metrics], &metric.of, &metric.name)
+            };
             let values: Vec<Option<f64>> = own.iter().map(value).collect();
-            json!({ "of": it.of, "metric": it.name, "values": values })
+            json!({ "of": metric.of, "metric": metric.name, "values": values })
         };
         let all: Vec<_> = own.iter().map(|run| run.metrics).collect();
         let figures: Vec<_> = each_metric(&all).into_iter().map(figure).collect();
@@ -93,7 +97,9 @@ pub fn json(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
 /// Returns a table for each case: its figures, and their range if there are several runs.
 pub fn text(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
     let mut text = String::new();
-    for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
+    for (file, case) in
+        files.iter().flat_map(|file| file.cases.iter().map(move |case| (file, case)))
+    {
         let of_case = runs.iter().filter(|run| core::ptr::eq(run.case, case));
         let of_case: Vec<_> = of_case.map(|run| run.metrics).collect();
         let figures = figures(&of_case, &file.results);
@@ -108,7 +114,7 @@ pub fn text(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
 fn each_metric<'a>(runs: &[&'a [MetricValue]]) -> Vec<&'a MetricValue> {
     let mut all: Vec<&MetricValue> = Vec::new();
     for metric in runs.iter().copied().flatten() {
-        if !all.iter().any(|it| (&it.of, &it.name) == (&metric.of, &metric.name)) {
+        if !all.iter().any(|known| (&known.of, &known.name) == (&metric.of, &metric.name)) {
             all.push(metric);
         }
     }
@@ -126,11 +132,13 @@ fn figures(runs: &[&[MetricValue]], wanted: &[MetricName]) -> TextTable {
     ]);
     let is_wanted = |metric: &&MetricValue| {
         let mut all = wanted.iter();
-        wanted.is_empty() || all.any(|it| it.of == metric.of && it.metric == metric.name)
+        wanted.is_empty() || all.any(|name| name.of == metric.of && name.metric == metric.name)
     };
     for MetricValue { of, name, .. } in each_metric(runs).into_iter().filter(is_wanted) {
         let find = |run: &&[MetricValue]| {
-            run.iter().find(|metric| metric.of == *of && metric.name == *name).map(|it| it.value)
+            run.iter()
+                .find(|metric| metric.of == *of && metric.name == *name)
+                .map(|metric| metric.value)
         };
         let values: Vec<f64> = runs.iter().filter_map(find).collect();
         let middle = median(&values).unwrap_or(f64::NAN);

@@ -77,7 +77,8 @@ impl SenderComparison {
             let seed = self.first_seed + u64::from(run);
             for (controllers, row) in self.controllers.iter().zip(&mut rows) {
                 for sender in self.senders(controllers, run) {
-                    let (name, who) = (&row.controller, sender.name());
+                    let name = &row.controller;
+                    let who = sender.name();
                     begin(done, &format!("{name} {who}, seed {seed}"));
                     let pcap = self.pcap.as_ref();
                     let pcap = pcap.map(|dir| dir.join(format!("{name}-{seed}-{who}")));

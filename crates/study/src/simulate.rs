@@ -78,7 +78,7 @@ impl Simulation<'_> {
         let pieces = match self.task.work() {
             TaskWork::Flow(_) => Vec::new(),
             TaskWork::Pieces { .. } => {
-                tally.work_units.iter().map(|it| it.time().as_secs_f64()).collect()
+                tally.work_units.iter().map(|unit| unit.time().as_secs_f64()).collect()
             }
         };
         let first = trail.iter().find(|(_, count)| *count > 0).map(|(at, _)| *at);
@@ -113,8 +113,8 @@ impl Simulation<'_> {
         let [forward, ret] = self.preset.links();
         let hops = [[lan(), lan()], [ret, forward], [lan(), lan()]];
         for (at, [right, left]) in hops.into_iter().enumerate() {
-            let (to_right, to_left) =
-                (world.connect(nodes[at + 1], right), world.connect(nodes[at], left));
+            let to_right = world.connect(nodes[at + 1], right);
+            let to_left = world.connect(nodes[at], left);
             for (other, &node) in nodes.iter().enumerate() {
                 let (from, lane) = if other > at { (at, to_right) } else { (at + 1, to_left) };
                 world.set_route(nodes[from], node, RouteHop::Link(lane));
@@ -159,14 +159,20 @@ impl Simulation<'_> {
         };
         // Browsers and servers disable it.
         let nagle = false;
-        let (send_buffer, receive_buffer) = (TCP_BUFFER, TCP_BUFFER);
-        Ok(tcp::Config { controller, nagle, send_buffer, receive_buffer, ..linux })
+        Ok(tcp::Config {
+            controller,
+            nagle,
+            send_buffer: TCP_BUFFER,
+            receive_buffer: TCP_BUFFER,
+            ..linux
+        })
     }
 }
 
 /// Returns one direction of a LAN.
 fn lan() -> LinkConfig {
-    let (rate, delay) = (BitRate::from_mbit(1000), Duration::from_micros(50));
+    let rate = BitRate::from_mbit(1000);
+    let delay = Duration::from_micros(50);
     LinkConfig::new(rate, delay, LossModel::None, QueueLimit::Packets(10_000))
 }
 

@@ -20,7 +20,8 @@ pub(crate) enum StopDecision {
 /// after them. So it does not depend on how many are run at once, and figures are those of the same
 /// seeds on any number of cores.
 pub(crate) fn need(rule: &StopRule, values: &[f64]) -> StopDecision {
-    let (least, most) = (rule.least as usize, rule.most as usize);
+    let least = rule.least as usize;
+    let most = rule.most as usize;
     let values = &values[..values.len().min(most)];
     let mut counts = least..=values.len();
     if let Some(count) = counts.find(|count| is_narrow(rule, &values[..*count])) {

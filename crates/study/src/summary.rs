@@ -82,7 +82,7 @@ fn remark_only(way: &TrafficPath, remark: String) -> Vec<String> {
 /// Returns the row of one way. `all` are the entries of the whole section.
 fn row(way: &TrafficPath, entries: &[&MeasurementEntry], all: &[&MeasurementEntry]) -> Vec<String> {
     let figures = figures_of(entries);
-    let Some(time) = SampleSpread::of(figures.iter().map(|it| it.seconds)) else {
+    let Some(time) = SampleSpread::of(figures.iter().map(|figures| figures.seconds)) else {
         return remark_only(way, remark(entries));
     };
     let unfinished = figures.iter().filter(|figures| !figures.complete).count();
@@ -90,16 +90,18 @@ fn row(way: &TrafficPath, entries: &[&MeasurementEntry], all: &[&MeasurementEntr
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
     let mut cells = vec![way.to_string(), format!("{more}{time:.2}")];
     let of = |what: fn(&TaskFigures) -> f64| SampleSpread::of(figures.iter().map(what));
-    let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| format!("{mbit:.2}"));
+    let mbit =
+        of(|figures| figures.goodput / 1e6).map_or_else(String::new, |mbit| format!("{mbit:.2}"));
     if is_flow(entries[0].task) {
-        let first = SampleSpread::of(figures.iter().filter_map(|it| it.first_byte_seconds));
+        let first =
+            SampleSpread::of(figures.iter().filter_map(|figures| figures.first_byte_seconds));
         cells.push(first.map_or_else(String::new, |first| format!("{:.2}", first.median)));
-        cells.extend([mbit, percent(of(|it| it.of_limit))]);
+        cells.extend([mbit, percent(of(|figures| figures.of_limit))]);
     } else {
         cells.extend(response_cells(&figures));
         cells.push(mbit);
     }
-    cells.push(percent(of(|it| it.share)));
+    cells.push(percent(of(|figures| figures.share)));
     cells.extend([gain_cell(way, all), remark(entries)]);
     cells
 }
@@ -111,11 +113,11 @@ fn figures_of(entries: &[&MeasurementEntry]) -> Vec<TaskFigures> {
 /// Formats median and 99th percentile of the response times, in milliseconds.
 fn response_cells(figures: &[TaskFigures]) -> [String; 2] {
     let of = |what: fn(&ResponseTimes) -> f64| {
-        let responses = figures.iter().filter_map(|it| it.response);
+        let responses = figures.iter().filter_map(|figures| figures.response);
         let times = SampleSpread::of(responses.map(|response| what(&response) * 1e3));
         times.map_or_else(String::new, |times| format!("{times:.0}"))
     };
-    [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
+    [of(|response| response.median_seconds), of(|response| response.p99_seconds)]
 }
 
 /// Formats the pair's gain; empty for other ways.
@@ -133,8 +135,8 @@ fn gain_cell(way: &TrafficPath, all: &[&MeasurementEntry]) -> String {
 pub fn gain_of_pair(all: &[&MeasurementEntry]) -> Option<f64> {
     let goodput = |way: &TrafficPath| {
         let of_way: Vec<&MeasurementEntry> =
-            all.iter().copied().filter(|it| it.way == *way).collect();
-        Some(SampleSpread::of(figures_of(&of_way).iter().map(|it| it.goodput))?.median)
+            all.iter().copied().filter(|entry| entry.way == *way).collect();
+        Some(SampleSpread::of(figures_of(&of_way).iter().map(|figures| figures.goodput))?.median)
     };
     let plain = all.iter().map(|entry| &entry.way).filter(|way| **way != TrafficPath::Pair);
     gain(goodput(&TrafficPath::Pair)?, plain.filter_map(goodput))
@@ -143,7 +145,8 @@ pub fn gain_of_pair(all: &[&MeasurementEntry]) -> Option<f64> {
 /// Describes what the figures leave out: the number of runs that did not finish, and failures.
 fn remark(entries: &[&MeasurementEntry]) -> String {
     let figures = figures_of(entries);
-    let unfinished: Vec<&TaskFigures> = figures.iter().filter(|it| !it.complete).collect();
+    let unfinished: Vec<&TaskFigures> =
+        figures.iter().filter(|figures| !figures.complete).collect();
     let failures = entries.iter().filter_map(|entry| entry.failure.as_deref());
     let failed: Vec<&str> = failures.map(|why| why.lines().next().unwrap_or(why)).collect();
     let mut remarks = Vec::new();

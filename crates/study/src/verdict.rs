@@ -175,7 +175,7 @@ impl CaseRunMetrics<'_> {
 /// Returns the value of a metric of a subject, or the sum over several that `+` joins.
 fn value(metrics: &[MetricValue], of: &str, name: &str) -> Option<f64> {
     let own = |of| metrics.iter().find(|metric| metric.of == of && metric.name == name);
-    of.split('+').map(|of| own(of).map(|it| it.value)).sum()
+    of.split('+').map(|of| own(of).map(|metric| metric.value)).sum()
 }
 
 /// Compares a scenario's runs with what was published.
@@ -220,8 +220,9 @@ fn compare_value<'a>(
                 single_runs(output, differs, &case, runs, within)?
             }
             (Some(differs), [Some(case), by]) => {
-                let value = ours(&case, by.as_deref())?.map(|it| it.value);
-                let (because, shown) = (differs.because.clone(), value.is_some_and(within));
+                let value = ours(&case, by.as_deref())?.map(|metric| metric.value);
+                let because = differs.because.clone();
+                let shown = value.is_some_and(within);
                 let shown_in = match by.filter(|_| !differs.swap.is_empty()) {
                     Some(by) => format!("cases {case:?} and {by:?}"),
                     None => format!("case {case:?}"),
@@ -279,11 +280,12 @@ fn estimate(
             _ => own,
         }
     };
-    let (value, runs) = (figure(&groups), groups[0].len());
+    let value = figure(&groups);
+    let runs = groups[0].len();
     let interval = match (&groups[..], output.statistic) {
         ([own], Statistic::Median) => median_interval(own, CONFIDENCE),
         ([own], Statistic::Mean) => mean_interval(own, CONFIDENCE),
-        _ => Bootstrap::new(SEED).statistic(&groups, figure).map(|it| it.ci95),
+        _ => Bootstrap::new(SEED).statistic(&groups, figure).map(|estimate| estimate.ci95),
     };
     // Runs that all agree have no interval to show.
     let interval = interval.filter(|interval| interval.low < interval.high);
@@ -310,7 +312,8 @@ fn compare_trend<'a>(
     trend: &'a Trend,
     runs: &CaseRunMetrics<'_>,
 ) -> Result<TrendBeside<'a>, NoMetric> {
-    let (mut pairs, mut is_whole) = (Vec::new(), true);
+    let mut pairs = Vec::new();
+    let mut is_whole = true;
     for cases in trend.compared() {
         let pair = compare_pair(trend, cases, runs)?;
         is_whole &= pair.is_some();
@@ -367,7 +370,7 @@ fn compare_pair<'a>(
         let values = runs.values(case, &trend.of, &trend.metric)?;
         Ok(values.map(|values| centre(trend.statistic, &values)))
     };
-    let (Some(first), Some(second)) = (ours(cases[0])?, ours(cases[1])?) else { return Ok(None) };
+    let Some((first, second)) = ours(cases[0])?.zip(ours(cases[1])?) else { return Ok(None) };
     let ratio = first / second;
     // Cases that are stated to rise have no bounds: each must exceed the one before.
     let holds = if trend.pairs.is_empty() {

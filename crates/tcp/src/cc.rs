@@ -181,14 +181,14 @@ pub enum CongestionSignal {
 /// Congestion detected without a time-out.
 #[derive(Debug, Clone, Copy)]
 pub struct CongestionEvent {
-    /// Time of its detection.
+    /// Time at which the congestion was detected.
     pub now: Instant,
     /// The sign of congestion: a loss or a mark.
     pub signal: CongestionSignal,
     /// Bytes sent and not cumulatively acknowledged, but at most the window: the `FlightSize` of
     /// RFC 5681.
     pub flight_size: u64,
-    /// Bytes still in flight.
+    /// Bytes still in flight, without those declared lost.
     pub in_flight: u64,
 }
 

@@ -207,6 +207,7 @@ impl<P: SegmentPayload> Connection<P> {
         let mut connection = Self::new(config.into(), TcpState::SynSent, iss);
         connection.sender.may_send_early = match &connection.config.syn_data {
             SynData::Off => false,
+            // Without a cookie, one is requested, and data waits for the handshake (RFC 7413).
             SynData::FastOpen { cookie } => !cookie.is_empty(),
             SynData::Transactions(_) => connection.transaction.connect(),
             SynData::Always => true,

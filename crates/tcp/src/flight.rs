@@ -157,6 +157,7 @@ impl SegmentScoreboard {
         self.serial += 1;
         let serial = self.serial;
         let Some(sent) = self.get_mut(id) else { return };
+        // A segment that was not declared lost counts as in flight already.
         let regained = if sent.state == SegmentState::Lost { sent.len() } else { 0 };
         (sent.sent_at, sent.serial, sent.snapshot) = (now, serial, snapshot);
         sent.transmissions += 1;

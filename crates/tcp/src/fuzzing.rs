@@ -144,7 +144,7 @@ fn assert_written(path: &wire::SegmentPath, segment: &crate::Segment<Bytes>, dsc
             seen += 1;
             Ok(())
         };
-        packet::write(path, segment.clone(), (dscp, mtu), &mut Vec::new(), send)
+        packet::write(path, segment.clone(), dscp, mtu, &mut Vec::new(), send)
             .expect("it is taken");
         assert!(seen > 0 && payload == segment.payload);
     }

@@ -185,7 +185,8 @@ impl Config {
     /// If there is no such option, or its value is invalid. The settings are then unchanged.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let wrong = |expected: &str| {
-            let (name, value) = (name.to_owned(), value.to_owned());
+            let name = name.to_owned();
+            let value = value.to_owned();
             ConfigError::Value { name, value, expected: expected.to_owned() }
         };
         let unreadable =
@@ -241,7 +242,8 @@ fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let form = || ConfigError::Form { text: part.to_owned() };
         let (name, value) = part.split_once('=').ok_or_else(form)?;
-        let (name, value) = (name.trim(), value.trim());
+        let name = name.trim();
+        let value = value.trim();
         let joined =
             pairs.last().and_then(|(last, spec)| append_to_controller(last, spec, name, part));
         match (pairs.last_mut(), joined) {

@@ -1,4 +1,4 @@
-//! The pacer of segments.
+//! Spreads segments over time at a rate, except for a burst after a pause.
 
 use core::time::Duration;
 

@@ -70,12 +70,15 @@ pub(crate) fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
     match net {
         NetSlice::Ipv4(v4) => {
             let header = v4.header();
-            let (dscp, ecn) = (header.dcp().value(), header.ecn().value());
+            let dscp = header.dcp().value();
+            let ecn = header.ecn().value();
             Some((header.source_addr().into(), header.destination_addr().into(), dscp, ecn))
         }
         NetSlice::Ipv6(v6) => {
-            let (header, class) = (v6.header(), v6.header().traffic_class());
-            let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+            let header = v6.header();
+            let class = v6.header().traffic_class();
+            let from = header.source_addr().into();
+            let to = header.destination_addr().into();
             Some((from, to, class >> 2, class & 3))
         }
         NetSlice::Arp(_) => None,
@@ -114,7 +117,8 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<IncomingPacket> {
     if payload.ip_number != IpNumber::TCP {
         return None;
     }
-    let (from_port, to_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let from_port = u16::from_be_bytes([a, b]);
+    let to_port = u16::from_be_bytes([c, d]);
     let path = wire::SegmentPath { from, from_port, to, to_port };
     Some(match mtu {
         Some(mtu) => IncomingPacket::TooBig(path, mtu),
@@ -136,7 +140,8 @@ pub fn unreachable(path: &wire::SegmentPath, seq: SeqNr, prohibited: bool) -> Op
             let kind = Icmpv4Type::DestinationUnreachable(how);
             let message = Icmpv4Header::with_checksum(kind, &quote).to_bytes();
             let length = u16::try_from(message.len() + quote.len()).ok()?;
-            let (from, to) = (from.octets(), to.octets());
+            let from = from.octets();
+            let to = to.octets();
             let mut header = Ipv4Header::new(length, HOP_LIMIT, IpNumber::ICMP, from, to).ok()?;
             header.header_checksum = header.calc_header_checksum();
             out.extend_from_slice(&header.to_bytes());
@@ -146,7 +151,8 @@ pub fn unreachable(path: &wire::SegmentPath, seq: SeqNr, prohibited: bool) -> Op
             use icmpv6::DestUnreachableCode::{Address, Prohibited};
             let how = if prohibited { Prohibited } else { Address };
             let kind = Icmpv6Type::DestinationUnreachable(how);
-            let (source, destination) = (from.octets(), to.octets());
+            let source = from.octets();
+            let destination = to.octets();
             let message = Icmpv6Header::with_checksum(kind, source, destination, &quote).ok()?;
             let message = message.to_bytes();
             let header = Ipv6Header {
@@ -171,7 +177,7 @@ fn syn(path: &wire::SegmentPath, seq: SeqNr) -> Option<Vec<u8>> {
     let flags = HeaderFlags { syn: true, ..HeaderFlags::default() };
     let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
     let mut packet = Vec::new();
-    push_header(path, syn.wire_len(), (0, Ecn::NotEct), &mut packet)?;
+    push_header(path, syn.wire_len(), 0, Ecn::NotEct, &mut packet)?;
     wire::encode(path, &syn, &mut packet);
     Some(packet)
 }
@@ -185,7 +191,8 @@ fn syn(path: &wire::SegmentPath, seq: SeqNr) -> Option<Vec<u8>> {
 pub fn write(
     path: &wire::SegmentPath,
     segment: Segment<Bytes>,
-    (dscp, mtu): (u8, u16),
+    dscp: u8,
+    mtu: u16,
     out: &mut Vec<u8>,
     mut send: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -206,7 +213,7 @@ pub fn write(
         }
         out.clear();
         let length = segment.wire_len();
-        if push_header(path, length, (dscp, segment.ecn), out).is_some() {
+        if push_header(path, length, dscp, segment.ecn, out).is_some() {
             wire::encode(path, &segment, out);
             send(out)?;
         }
@@ -218,13 +225,15 @@ pub fn write(
 fn push_header(
     path: &wire::SegmentPath,
     length: usize,
-    (dscp, ecn): (u8, Ecn),
+    dscp: u8,
+    ecn: Ecn,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let length = u16::try_from(length).ok()?;
     match (path.from, path.to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let (from, to) = (from.octets(), to.octets());
+            let from = from.octets();
+            let to = to.octets();
             let mut header = Ipv4Header::new(length, HOP_LIMIT, IpNumber::TCP, from, to).ok()?;
             header.dscp = IpDscp::try_new(dscp).ok()?;
             header.ecn = IpEcn::try_new(ecn.bits()).ok()?;

@@ -52,6 +52,7 @@ impl Rack {
             self.reordering_seen = true;
         }
         let rtt = now.as_nanos().saturating_sub(sent.sent_at.as_nanos());
+        // Sooner than a round trip: it is the original that was acknowledged.
         if sent.was_retransmitted() && min_rtt.is_some_and(|min| rtt < min) {
             return;
         }

@@ -234,6 +234,7 @@ impl<P: SegmentPayload> StreamReceiver<P> {
         let len = data.len() as u64;
         self.next += len;
         self.ready_len += len;
+        // Small pieces would each hold on to their whole packet.
         let joined = self.ready.back_mut().is_some_and(|last| last.try_join(&data));
         if !joined && len > 0 {
             self.ready.push_back(data);
@@ -278,6 +279,7 @@ impl<P: SegmentPayload> StreamReceiver<P> {
         if let Some(mut last) = self.islands.last_entry() {
             let base = *last.key();
             let last = last.get_mut();
+            // Not behind the last island: a matter for the general case.
             if last.end > start {
                 return None;
             }

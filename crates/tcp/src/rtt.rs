@@ -16,7 +16,7 @@ pub struct RtoConfig {
     /// Clock granularity G: the minimum by which the time-out exceeds the smoothed RTT. The clocks
     /// of 1988 ticked every 500 ms.
     pub granularity: Duration,
-    /// Frequency of RTT samples.
+    /// Acknowledgements that yield an RTT sample.
     pub sampling: RttSampling,
 }
 
@@ -176,7 +176,8 @@ impl RtoEstimator {
 
 /// `old` moved by 1/`weight` of the way to `new`.
 fn blend(old: u64, new: u64, weight: i64) -> u64 {
-    let (old, new) = (old as i64, new as i64);
+    let old = old as i64;
+    let new = new as i64;
     (old + (new - old) / weight) as u64
 }
 

@@ -139,7 +139,7 @@ const COUNT_LEN: usize = 8;
 pub struct Snack {
     /// First missing segment.
     pub offset: u16,
-    /// Number of missing segments.
+    /// Number of missing segments of the MSS.
     pub size: u16,
 }
 

@@ -114,7 +114,8 @@ mod tests {
             buffer.release(7 + release as u64);
             prop_assert_eq!(buffer.len() as usize, all.len() - release);
             let rest = &all[release..];
-            let (a, b) = (cut.0.index(rest.len() + 1), cut.1.index(rest.len() + 1));
+            let a = cut.0.index(rest.len() + 1);
+            let b = cut.1.index(rest.len() + 1);
             let (a, b) = (a.min(b), a.max(b));
             let base = 7 + release as u64;
             let got = buffer.get(base + a as u64..base + b as u64);

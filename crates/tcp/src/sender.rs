@@ -214,6 +214,7 @@ impl<P: SegmentPayload> StreamSender<P> {
             stats: ConnectionStats::default(),
             config,
         };
+        // Known from an earlier connection to this host (RFC 9040).
         if let Some((smoothed, variation)) = sender.config.shared.and_then(|shared| shared.rtt) {
             sender.rtt.adopt(smoothed, variation);
         }

@@ -58,13 +58,13 @@ pub enum StackError {
     /// The limit of flows is reached.
     #[error("there are {flows} connections, as many as allowed")]
     Full {
-        /// The limit of flows.
+        /// The limit that was set for the stack.
         flows: usize,
     },
     /// A flow has these addresses and ports.
     #[error("port {port} is in use for this destination")]
     InUse {
-        /// The source port.
+        /// The requested source port of the new connection.
         port: u16,
     },
 }
@@ -203,7 +203,8 @@ impl<P: SegmentPayload> Stack<P> {
     pub fn refuse(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(&id) else { return };
         if let FlowPhase::Incoming(syn) = &flow.phase {
-            let (path, syn) = (flow.path, syn.clone());
+            let path = flow.path;
+            let syn = syn.clone();
             self.answer(path, &syn);
             self.remove(id);
         }
@@ -229,6 +230,7 @@ impl<P: SegmentPayload> Stack<P> {
             return FlowRead::Failed(FlowFailure::GONE);
         };
         let read = flow.read(max);
+        // What was read may open the window, which the peer must learn.
         if matches!(read, FlowRead::Data(_)) && flow.owes_ack() {
             self.mark_ready(id);
         }
@@ -306,6 +308,7 @@ impl<P: SegmentPayload> Stack<P> {
     /// Ends a connection with a reset, or ignores a SYN.
     pub fn abort(&mut self, now: Instant, id: FlowId) {
         match self.flows.get_mut(&id).map(|flow| &mut flow.phase) {
+            // Without an answer the SYN comes again, or the peer gives up.
             Some(FlowPhase::Incoming(_)) => self.remove(id),
             Some(FlowPhase::Open(_)) => {
                 self.flows.get_mut(&id).into_iter().for_each(|flow| flow.abort(now));
@@ -420,6 +423,7 @@ impl<P: SegmentPayload> Stack<P> {
     /// Keeps a SYN for the owner to answer.
     fn queue_syn(&mut self, path: SegmentPath, syn: &Segment<P>) {
         if self.incoming >= self.limits.incoming || self.owned() >= self.limits.flows {
+            // The peer repeats its SYN, as with a full backlog of a kernel.
             self.counts.ignored += 1;
             return;
         }
@@ -442,7 +446,8 @@ impl<P: SegmentPayload> Stack<P> {
         let changed = flow.take_events();
         if flow.is_connected && !was_connected {
             let FlowEntry { is_ours, .. } = *flow;
-            let (snack, sack) = (flow.has_snack(), flow.has_sack());
+            let snack = flow.has_snack();
+            let sack = flow.has_sack();
             let kind = if is_ours { &mut self.counts.opened } else { &mut self.counts.accepted };
             *kind += 1;
             self.counts.snack += u64::from(snack);

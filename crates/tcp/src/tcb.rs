@@ -38,7 +38,8 @@ impl ControlBlock {
         let bytes = |part: fn(&Self) -> Option<ByteCount>| -> Vec<u64> {
             open.iter().filter_map(part).map(ByteCount::get).collect()
         };
-        let (thresholds, windows) = (bytes(|block| block.ssthresh), bytes(|block| block.cwnd));
+        let thresholds = bytes(|block| block.ssthresh);
+        let windows = bytes(|block| block.cwnd);
         let share = |all: &[u64], among: usize| {
             let share = all.iter().sum::<u64>().checked_div(among as u64)?;
             (!all.is_empty()).then_some(ByteCount::new(share))

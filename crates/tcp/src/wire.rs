@@ -24,13 +24,13 @@ use crate::segment::{Ecn, HEADER_LEN, HeaderFlags, Segment};
 /// The source and destination of a segment: addresses of the same family, and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentPath {
-    /// The source address.
+    /// IP address of the sender.
     pub from: IpAddr,
-    /// The source port.
+    /// TCP port at the sender.
     pub from_port: u16,
-    /// The destination address.
+    /// IP address of the receiver.
     pub to: IpAddr,
-    /// The destination port.
+    /// TCP port at the receiver.
     pub to_port: u16,
 }
 
@@ -49,7 +49,7 @@ pub enum WireError {
     /// The segment is shorter than a header.
     #[error("a TCP header has at least 20 bytes, this one has {len}")]
     Short {
-        /// The number of bytes.
+        /// Number of bytes that there are.
         len: usize,
     },
     /// The data offset points into the fixed header or beyond the end.

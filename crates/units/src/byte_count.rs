@@ -1,4 +1,4 @@
-//! Sizes in bytes.
+//! Sizes in bytes, with decimal units in texts.
 
 use core::fmt;
 use core::str::FromStr;

@@ -63,16 +63,19 @@ impl FromStr for Decibels {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const WHAT: &str = "ratio in decibels";
         let no_number = || {
-            let (text, example) = (text.to_owned(), "12 dB");
+            let text = text.to_owned();
+            let example = "12 dB";
             ParseError::NoNumber { what: WHAT, text, example }
         };
         let number = text.trim().strip_suffix("dB").ok_or_else(no_number)?;
         let value: f64 = number.trim().parse().map_err(|_| no_number())?;
+        // Rounded to whole thousandths, so that values compare exactly.
         let thousandths = (value * PER_DECIBEL).round();
         if thousandths.abs() <= GREATEST as f64 {
             return Ok(Self(thousandths as i64));
         }
-        let (text, expected) = (text.to_owned(), "-1,000,000 to 1,000,000 dB");
+        let text = text.to_owned();
+        let expected = "-1,000,000 to 1,000,000 dB";
         Err(ParseError::OutOfRange { what: WHAT, text, expected })
     }
 }

@@ -37,6 +37,7 @@ impl FromStr for ErrorRate {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let rate: Probability = text.parse()?;
+        // Users of netem mean 1 % by 1; here it would lose every packet.
         if rate == Probability::ONE && !text.contains('%') {
             return Err(ParseError::Ambiguous {
                 what: "error rate",

@@ -119,6 +119,7 @@ impl QuantityKind {
             format!("{} {name}", base as f64 / scale)
         };
         let mut texts = names.iter().filter(fits).map(print);
+        // A larger unit is taken only if nothing is lost by it.
         let exact = texts.find(|text| self.parse(text) == Ok(base));
         exact.or_else(|| names.last().map(print)).unwrap_or_default()
     }

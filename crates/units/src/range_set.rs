@@ -66,7 +66,8 @@ impl RangeSet {
             *end = range.end.max(*end);
             return;
         }
-        let (mut start, mut end) = (range.start, range.end);
+        let mut start = range.start;
+        let mut end = range.end;
         if self.ranges.last_key_value().is_none_or(|(_, last)| *last < start) {
             self.ranges.insert(start, end);
             return;
@@ -84,11 +85,12 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
-    /// Removes a range.
+    /// Removes a range, of which any part may be missing.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() || self.ranges.is_empty() {
             return;
         }
+        // The range that begins before may reach into this one, or beyond it.
         if let Some((start, end)) = self.before(range.start)
             && end > range.start
         {

@@ -37,7 +37,8 @@ impl BitRate {
 
     /// Returns the mean rate of `bytes` in `time`; `None` for zero time.
     pub fn average(bytes: ByteCount, time: Duration) -> Option<Self> {
-        let (bits, nanos) = (u128::from(bytes.get()) * 8 * NANOS_PER_SECOND, time.as_nanos());
+        let bits = u128::from(bytes.get()) * 8 * NANOS_PER_SECOND;
+        let nanos = time.as_nanos();
         // Usually both fit in 64 bits, where a division is much cheaper.
         if let (Ok(bits), Ok(nanos)) = (u64::try_from(bits), u64::try_from(nanos)) {
             return bits.checked_div(nanos).map(Self);
@@ -63,6 +64,7 @@ impl BitRate {
     /// Returns the number of whole bytes in `time`; saturating.
     pub fn bytes_in(self, time: Duration) -> ByteCount {
         let nanos = time.as_nanos();
+        // Most products fit into 64 bits, whose division is much faster.
         let small = u64::try_from(nanos).ok().and_then(|nanos| nanos.checked_mul(self.0));
         let bytes = match small {
             Some(product) => product / (8 * NANOS_PER_SECOND as u64),

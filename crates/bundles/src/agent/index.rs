@@ -87,7 +87,8 @@ impl BundleIndex {
     }
 
     pub(super) fn insert(&mut self, record: BundleRecord, place: BundleRoute, state: BundleStage) {
-        let (id, order) = (record.id, self.next);
+        let id = record.id;
+        let order = self.next;
         self.next += 1;
         self.bytes += record.length;
         let share = self.shares.entry(place).or_default();
@@ -105,13 +106,15 @@ impl BundleIndex {
     /// Moves a bundle to another state, and between the sets that are ordered by state.
     pub(super) fn set(&mut self, id: &BundleId, state: BundleStage) {
         let Some(held) = self.held.get_mut(id) else { return };
-        let (place, order) = (held.place, held.order);
+        let place = held.place;
+        let order = held.order;
         match std::mem::replace(&mut held.state, state) {
             BundleStage::Waiting => drop(self.waiting.remove(&(place, order, *id))),
             BundleStage::Paused(at) | BundleStage::Stuck(at, _) => {
                 _ = self.paused.remove(&(at, *id));
             }
             BundleStage::Leaving(_) => drop(self.leaving.remove(id)),
+            // Bundles in these stages are found by their identity only.
             BundleStage::Sending(_) | BundleStage::Delivering | BundleStage::Removing(_) => {}
         }
         match state {
@@ -150,8 +153,8 @@ impl BundleIndex {
 
     /// The first bundle that waits for a service of this node, or for the node itself (`None`).
     pub(super) fn first_here(&self, service: Option<&str>) -> Option<&BundleRecord> {
-        let is_for = |it: &&BundleRecord| {
-            it.part.is_none() && it.destination.service().as_deref() == service
+        let is_for = |record: &&BundleRecord| {
+            record.part.is_none() && record.destination.service().as_deref() == service
         };
         self.first(BundleRoute::Here).find(is_for)
     }

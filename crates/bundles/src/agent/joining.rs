@@ -56,7 +56,8 @@ impl FragmentGroups {
     /// Returns `true` if every byte of a fragment has arrived already.
     fn covers(&self, part: &FragmentRecord) -> bool {
         let Some(group) = self.groups.get(&(part.whole, part.place.total)) else { return false };
-        let (mut until, end) = (part.place.offset, part.place.end(part.length));
+        let mut until = part.place.offset;
+        let end = part.place.end(part.length);
         for ((place, _), length) in group {
             if place.offset <= until {
                 until = until.max(place.end(*length));
@@ -101,6 +102,7 @@ impl Agent {
         place: BundleRoute,
         bundle: &BundleSummary,
     ) -> Result<bool, BundleRefusal> {
+        // Fragments for other nodes are forwarded as they are.
         let Some(part) = FragmentRecord::of(bundle).filter(|_| place == BundleRoute::Here) else {
             return Ok(true);
         };
@@ -132,7 +134,8 @@ impl Agent {
                 self.end_joining(key);
                 continue;
             }
-            let is_whole = |it: &BundleArrival| it.place.is_some() && it.id == Some(key.0);
+            let is_whole =
+                |arrival: &BundleArrival| arrival.place.is_some() && arrival.id == Some(key.0);
             if self.incoming.values().any(is_whole) {
                 // The whole is also arriving by itself, and the disk may or may not accept it.
                 self.groups.ready.insert(key);

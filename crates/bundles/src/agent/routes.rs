@@ -20,7 +20,7 @@ pub struct PeerId(pub usize);
 pub enum BundleRoute {
     /// To an endpoint of this node.
     Here,
-    /// To another node.
+    /// To this neighbour, which may forward it.
     Peer(PeerId),
     /// No route at present.
     Nowhere,
@@ -29,9 +29,9 @@ pub enum BundleRoute {
 /// Settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The node itself.
+    /// Identity of the node itself.
     pub node: BundleNodeId,
-    /// The neighbours.
+    /// Neighbours in the order of their [`PeerId`]s.
     pub peers: Vec<NeighbourConfig>,
     /// Limits of the store and of transfers.
     pub limits: AgentLimits,
@@ -42,7 +42,7 @@ pub struct AgentConfig {
 /// A node with which bundles are exchanged directly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeighbourConfig {
-    /// Its node ID.
+    /// Node ID that it must present.
     pub node: BundleNodeId,
     /// Nodes behind it: it may hand over their bundles, and forwards bundles to them.
     pub behind: Vec<BundleNodeId>,
@@ -53,7 +53,7 @@ pub struct NeighbourConfig {
 /// Limits of the store and of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentLimits {
-    /// Bytes in the store.
+    /// Total size of the bundles in the store.
     pub bytes: ByteCount,
     /// Bundles in the store.
     pub bundles: usize,
@@ -73,7 +73,7 @@ pub struct AgentLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BundleRefusal {
-    /// The store is full.
+    /// The store has no room for it, or not for this destination.
     #[error("the store is full")]
     Full,
     /// The disk could not store it.
@@ -85,7 +85,7 @@ pub enum BundleRefusal {
     /// No more bundles can be remembered.
     #[error("no more bundles can be remembered until others expire")]
     Memory,
-    /// It has arrived damaged.
+    /// Its bytes do not have the announced digest.
     #[error("it arrived damaged")]
     Damaged,
     /// It is larger than permitted.
@@ -94,7 +94,7 @@ pub enum BundleRefusal {
     /// Its lifetime is longer than permitted.
     #[error("its lifetime is longer than permitted")]
     Lifetime,
-    /// Its lifetime has ended.
+    /// Its lifetime ended before it arrived.
     #[error("it has expired")]
     Expired,
     /// It was made in the future: one of the clocks is wrong.
@@ -155,16 +155,7 @@ impl AgentConfig {
         if !is_within_whole(bundle) {
             return Err(BundleRefusal::Malformed);
         }
-        if bundle.lifetime > self.limits.lifetime {
-            return Err(BundleRefusal::Lifetime);
-        }
-        if bundle.expires(now) <= now {
-            return Err(BundleRefusal::Expired);
-        }
-        let latest = now.saturating_add(MOST_CLOCK_SKEW.as_millis() as u64);
-        if bundle.created.is_some_and(|created| created > latest) {
-            return Err(BundleRefusal::Future);
-        }
+        self.check_times(bundle, now)?;
         match self.route(&bundle.destination, peer) {
             None | Some(BundleRoute::Nowhere) => Err(BundleRefusal::NoRoute),
             // The node's own endpoint accepts administrative records only, and services accept all other
@@ -176,6 +167,21 @@ impl AgentConfig {
             }
             Some(place @ BundleRoute::Here) => self.check_part(bundle).map(|()| place),
             Some(place) => Ok(place),
+        }
+    }
+
+    /// Checks lifetime, expiry and creation time of a bundle.
+    fn check_times(&self, bundle: &BundleSummary, now: u64) -> Result<(), BundleRefusal> {
+        if bundle.lifetime > self.limits.lifetime {
+            return Err(BundleRefusal::Lifetime);
+        }
+        if bundle.expires(now) <= now {
+            return Err(BundleRefusal::Expired);
+        }
+        let latest = now.saturating_add(MOST_CLOCK_SKEW.as_millis() as u64);
+        match bundle.created {
+            Some(created) if created > latest => Err(BundleRefusal::Future),
+            _ => Ok(()),
         }
     }
 

@@ -46,7 +46,7 @@ impl ContactHeader {
     /// Contact header of this implementation, without TLS.
     pub const OURS: Self = Self { version: VERSION, can_tls: false };
 
-    /// Encodes the header.
+    /// Encodes the header in its six bytes.
     pub fn encode(self) -> [u8; CONTACT] {
         let [a, b, c, d] = MAGIC;
         [a, b, c, d, self.version, if self.can_tls { CAN_TLS } else { 0 }]
@@ -120,7 +120,7 @@ pub enum TcpclMessage<'a> {
     SessTerm {
         /// `true` if it answers the peer's SESS_TERM.
         reply: bool,
-        /// The reason.
+        /// Reason why the sender ends the session.
         reason: TermReason,
     },
     /// XFER_SEGMENT: header of a segment; `length` bytes of data follow.
@@ -135,7 +135,7 @@ pub enum TcpclMessage<'a> {
         total: Option<u64>,
         /// `true` if an unsupported extension is critical.
         critical: bool,
-        /// Bytes of data.
+        /// Bytes of data that follow the message.
         length: u64,
     },
     /// XFER_ACK: acknowledges a segment.
@@ -206,7 +206,9 @@ impl<'a> TcpclReader<'a> {
 
 /// Parses extension items: the length of the transfer, and `true` if an unsupported item is critical.
 fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), MessageError> {
-    let (mut reader, mut total, mut critical) = (TcpclReader(bytes), None, false);
+    let mut reader = TcpclReader(bytes);
+    let mut total = None;
+    let mut critical = false;
     while !reader.0.is_empty() {
         let item = (reader.number::<1>(), reader.number::<2>(), reader.number::<2>());
         let (Some(flags), Some(number), Some(length)) = item else {
@@ -217,6 +219,7 @@ fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), 
             let value = <[u8; 8]>::try_from(value).map_err(|_| MessageError::Malformed(kind))?;
             total = Some(u64::from_be_bytes(value));
         } else {
+            // Any other item is unsupported, which matters only if its sender says so.
             critical |= flags as u8 & CRITICAL != 0;
         }
     }
@@ -249,6 +252,7 @@ impl<'a> TcpclMessage<'a> {
             MSG_REJECT => reader
                 .number::<2>()
                 .map(|both| Self::MsgReject { reason: (both >> 8) as u8, header: both as u8 }),
+            // The end of an unknown message cannot be found, as messages carry no length of their own.
             other => return Err(MessageError::Type(other)),
         };
         Ok(message.map(|message| (message, reader.0)))
@@ -276,11 +280,12 @@ impl<'a> TcpclMessage<'a> {
     }
 
     fn read_segment(reader: &mut TcpclReader<'a>) -> Result<Option<Self>, MessageError> {
-        let (Some(flags), Some(id)) = (reader.number::<1>(), reader.number::<8>()) else {
-            return Ok(None);
-        };
-        let (start, end) = (flags as u8 & START != 0, flags as u8 & END != 0);
-        let (mut total, mut critical) = (None, false);
+        let Some(flags) = reader.number::<1>() else { return Ok(None) };
+        let Some(id) = reader.number::<8>() else { return Ok(None) };
+        let start = flags as u8 & START != 0;
+        let end = flags as u8 & END != 0;
+        let mut total = None;
+        let mut critical = false;
         if start {
             let Some(bytes) = reader.items(XFER_SEGMENT)? else { return Ok(None) };
             (total, critical) = items(bytes, true, XFER_SEGMENT)?;
@@ -290,8 +295,9 @@ impl<'a> TcpclMessage<'a> {
     }
 
     fn read_ack(reader: &mut TcpclReader<'a>) -> Option<Self> {
-        let (flags, id, length) =
-            (reader.number::<1>()? as u8, reader.number::<8>()?, reader.number::<8>()?);
+        let flags = reader.number::<1>()? as u8;
+        let id = reader.number::<8>()?;
+        let length = reader.number::<8>()?;
         Some(Self::XferAck { start: flags & START != 0, end: flags & END != 0, id, length })
     }
 
@@ -307,6 +313,7 @@ impl<'a> TcpclMessage<'a> {
                 out.extend(transfer_mru.to_be_bytes());
                 out.extend((node.len() as u16).to_be_bytes());
                 out.extend(node.bytes());
+                // No extension items.
                 out.extend(0u32.to_be_bytes());
             }
             Self::SessTerm { reply, reason } => {

@@ -33,9 +33,9 @@ mod refusal {
 /// The side that opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionRole {
-    /// This node.
+    /// This node opened the connection.
     Active,
-    /// The peer.
+    /// The peer opened the connection.
     Passive,
 }
 
@@ -109,7 +109,7 @@ pub enum SessionEvent {
 /// Why a [`TcpclConnection`] asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionWake {
-    /// To send a keepalive.
+    /// To send a keepalive, as nothing else was sent.
     Keepalive,
     /// The peer has been silent for too long.
     Silence,
@@ -240,7 +240,7 @@ impl TcpclConnection {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns the next event.
+    /// Returns the next event for the owner.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.events.pop_front()
     }
@@ -266,7 +266,7 @@ impl TcpclConnection {
         }
         self.state = TcpclState::Over;
         // While the owner decides, it has the complete bundle already.
-        if self.incoming.take().is_some_and(|it| !it.refused) && !self.awaits_decision {
+        if self.incoming.take().is_some_and(|transfer| !transfer.refused) && !self.awaits_decision {
             self.events.push_back(SessionEvent::BundleAborted);
         }
         self.outgoing = None;
@@ -341,6 +341,7 @@ impl TcpclConnection {
 
     fn contact(&mut self, now: Instant, header: &[u8; CONTACT]) -> Result<(), SessionEnd> {
         let theirs = ContactHeader::read(header).ok_or(SessionEnd::Foreign)?;
+        // Before the check, so that a peer of another version sees ours.
         if self.role == ConnectionRole::Passive {
             self.say_contact();
         }
@@ -491,6 +492,7 @@ impl TcpclConnection {
                 _ => return violation("a segment without a transfer"),
             }
         }
+        // No data follows that would end the segment.
         if length == 0 {
             self.segment_ends(now);
         }
@@ -506,6 +508,7 @@ impl TcpclConnection {
         }
         incoming.left -= count as u64;
         incoming.came += count as u64;
+        // The announced length may be missing or too small, so what has come is counted.
         if incoming.came > self.config.largest && !incoming.refused {
             self.events.push_back(SessionEvent::BundleAborted);
             self.refuse_as(now, refusal::NOT_ACCEPTABLE);
@@ -605,7 +608,8 @@ impl TcpclConnection {
         let start = outgoing.sent == 0;
         outgoing.sent += length;
         let end = outgoing.sent == outgoing.total;
-        let (id, total) = (outgoing.id, Some(outgoing.total));
+        let id = outgoing.id;
+        let total = Some(outgoing.total);
         self.say(
             now,
             &TcpclMessage::XferSegment { start, end, id, total, critical: false, length },
@@ -617,6 +621,7 @@ impl TcpclConnection {
     /// implementations send none, and the length suffices.
     fn ack(&mut self, id: u64, length: u64) -> Result<(), SessionEnd> {
         let Some(outgoing) = &self.outgoing else { return Ok(()) };
+        // It may be late, for a transfer that the peer has refused.
         if outgoing.id != id {
             return Ok(());
         }

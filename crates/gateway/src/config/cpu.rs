@@ -1,4 +1,4 @@
-//! Features of the processor.
+//! Features of the processor that decide between ciphers.
 
 /// Returns `true` if the processor has instructions for AES-256-GCM. Without them ChaCha20-Poly1305
 /// is faster, and safer against timing attacks.

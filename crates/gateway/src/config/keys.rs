@@ -50,7 +50,7 @@ pub enum KeyError {
     Read {
         /// Path of the key file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The file's text is not a key.
@@ -72,7 +72,7 @@ pub enum KeyError {
     Write {
         /// Path of the key file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The system has no random numbers.
@@ -87,17 +87,17 @@ pub enum FileExposure {
     /// Its mode lets others read or change it.
     #[error("other users can read it (mode {mode:04o}): chmod 600 {}", path.display())]
     Mode {
-        /// Path of the file.
+        /// Path of the exposed file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Its permission bits, such as 0o644.
         mode: u32,
     },
-    /// Another user owns it.
+    /// Another user than this process's owns it.
     #[error(
         "user {owner} owns it and can read and change it: chown {user} {}", path.display()
     )]
     Owner {
-        /// Path of the file.
+        /// Path of the exposed file.
         path: PathBuf,
         /// User ID of the owner.
         owner: u32,
@@ -133,6 +133,7 @@ pub(crate) fn private_pem(path: &Path) -> Result<Zeroizing<String>, PrivateFileE
 
 fn read_private(path: &Path, forbidden: u32) -> Result<Zeroizing<String>, PrivateFileError> {
     let (file, metadata) = open_with_metadata(path)?;
+    // The open file is checked: its path may lead elsewhere a moment later.
     check(path, &metadata, forbidden)?;
     Ok(read_text(file)?)
 }
@@ -240,7 +241,8 @@ fn check_for(
     metadata: &Metadata,
     forbidden: u32,
 ) -> Result<(), FileExposure> {
-    let (mode, owner) = (metadata.permissions().mode() & 0o7777, metadata.uid());
+    let mode = metadata.permissions().mode() & 0o7777;
+    let owner = metadata.uid();
     let path = path.to_owned();
     let is_trusted = owner == user || owner == 0 || user == 0 && owner < FIRST_PERSON_UID;
     match metadata.is_file() {

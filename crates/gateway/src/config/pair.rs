@@ -38,7 +38,7 @@ pub const PORT: u16 = 5900;
 /// Addresses and key of a hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubContact {
-    /// Host and UDP port.
+    /// Host, by name or address, and UDP port.
     pub address: HubAddress,
     /// Host and TCP port, if the hub accepts TCP.
     pub tcp: Option<TcpAddress>,
@@ -89,10 +89,10 @@ pub struct AddedTerminal {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NewPairError {
-    /// A file exists.
+    /// A file exists already, and is left as it is.
     #[error("{} already exists and is not overwritten", path.display())]
     Exists {
-        /// Path of the file.
+        /// Path of the gateway's file.
         path: PathBuf,
     },
     /// No key can be generated.
@@ -101,17 +101,17 @@ pub enum NewPairError {
     /// The directory cannot be created.
     #[error("cannot create {}: {cause}", path.display())]
     Directory {
-        /// Path of the directory.
+        /// Path of the files' directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the gateway's file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A gateway would refuse a file.
@@ -216,7 +216,8 @@ impl NewPair {
         text += LOG;
         let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", self.interface);
         for HubContact { address, tcp, key } in &self.other_hubs {
-            let (address, key) = (address.as_str(), format_public_key(key));
+            let address = address.as_str();
+            let key = format_public_key(key);
             let _ = writeln!(text, "\n[[other_hub]]\naddress = {address:?}\nkey = \"{key}\"");
             if let Some(tcp) = tcp {
                 let _ = writeln!(text, "tcp = \"{tcp}\"");

@@ -18,7 +18,7 @@ pub(crate) type PermitTexts = BTreeMap<String, String>;
 
 /// Size limit of a permit's file, in bytes.
 const MAX_PERMIT: u64 = 64 << 10;
-/// Maximum number of permits.
+/// Maximum number of permits in the directory; further ones are ignored.
 pub(crate) const MAX_PERMITS: usize = 100_000;
 /// File name extension of permits.
 const EXTENSION: &str = "toml";
@@ -128,6 +128,7 @@ impl TerminalPermits {
             // The file was removed after the directory was read.
             let Ok(metadata) = fs::metadata(&path) else { continue };
             let mark = (metadata.len(), metadata.modified().ok());
+            // Only changed files are read again, of which there may be 100,000.
             let known = self.files.get(&path).filter(|(known, _)| *known == mark);
             let text = match known {
                 Some((_, text)) => text.clone(),
@@ -237,7 +238,7 @@ impl TerminalPermits {
 /// Storage place of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitLocation {
-    /// Path of the file.
+    /// Path of the permit's file.
     File(PathBuf),
     /// Key in etcd without the prefix.
     Etcd(String),

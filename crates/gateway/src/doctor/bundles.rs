@@ -46,7 +46,7 @@ fn may_write(path: &Path) -> bool {
 
 fn store(path: &Path, size: ByteCount) -> CheckFinding {
     // The gateway creates missing directories, so the nearest one that exists is checked.
-    let Some(there) = path.ancestors().find(|it| it.exists()) else {
+    let Some(there) = path.ancestors().find(|path| path.exists()) else {
         return CheckFinding::fail("bundles", format!("there is no {}", path.display()), "make it");
     };
     if !there.is_dir() || !may_write(there) {
@@ -55,8 +55,8 @@ fn store(path: &Path, size: ByteCount) -> CheckFinding {
     }
     // Bundles already stored count towards `size`.
     let used = held(path);
-    let free =
-        statvfs(there).map_or(0, |it| it.blocks_available().saturating_mul(it.fragment_size()));
+    let free = statvfs(there)
+        .map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
     if free.saturating_add(used) < size.get() {
         let what = format!(
             "{} has {} left, `size` is {size}: bundles are refused when the disk is full",

@@ -19,7 +19,7 @@ use super::running::RunningGateway;
 use super::{CheckFinding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
-use crate::figures::status::{GatewayStatus, Role};
+use crate::figures::status::{DlepStatus, GatewayStatus, Role};
 use crate::hop::udp;
 use crate::presence::absent_interfaces;
 use crate::side_settings::SocketSettings;
@@ -48,10 +48,11 @@ enum RoleConfig {
 
 /// Reads a configuration file of any role.
 fn read(path: &Path) -> Result<RoleConfig, FileError> {
+    // The reader of a hub's file reports why a file cannot be read.
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
-        Role::Terminal => read_terminal(path).map(|it| RoleConfig::Terminal(Box::new(it))),
-        Role::Hub => read_hub(path).map(|it| RoleConfig::Hub(Box::new(it))),
-        Role::Solo => read_solo(path).map(|it| RoleConfig::Solo(Box::new(it))),
+        Role::Terminal => read_terminal(path).map(|config| RoleConfig::Terminal(Box::new(config))),
+        Role::Hub => read_hub(path).map(|config| RoleConfig::Hub(Box::new(config))),
+        Role::Solo => read_solo(path).map(|config| RoleConfig::Solo(Box::new(config))),
     }
 }
 
@@ -83,7 +84,7 @@ fn terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     findings.extend(protocols::of_policies(&config.policies));
     let identity = config.identity.public();
     let running = RunningGateway::find(&config.operation, Role::Terminal, Some(&identity));
-    let of_bundles = |it| bundles::examine(it, running.own().is_some());
+    let of_bundles = |config| bundles::examine(config, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
@@ -114,7 +115,7 @@ fn hub(config: &HubConfig) -> Vec<CheckFinding> {
     findings.extend(protocols::of_policies(&config.policies));
     let identity = config.identity.public();
     let running = RunningGateway::find(&config.operation, Role::Hub, Some(&identity));
-    let of_bundles = |it| bundles::examine(it, running.own().is_some());
+    let of_bundles = |config| bundles::examine(config, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
@@ -201,13 +202,29 @@ fn link(link: &LinkConfig) -> CheckFinding {
     }
 }
 
+const MODEM: &str = "modem";
+
+/// Reports the modem of the running gateway. `otherwise`: the rate without a modem.
+fn running_modem(dlep: &DlepStatus, otherwise: &str) -> CheckFinding {
+    let trouble = dlep.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
+    let peer = dlep.peer_type.clone().unwrap_or_default();
+    match dlep.state.as_str() {
+        "up" => CheckFinding::ok(MODEM, format!("{peer:?} reports its rate by DLEP")),
+        state => CheckFinding::warn(
+            MODEM,
+            format!("reports no rate ({state}: {trouble}); {otherwise}"),
+            "check that the modem has DLEP enabled; one that does not send with TTL 255 needs \
+             `gtsm = false`",
+        ),
+    }
+}
+
 /// Checks, with `rate = "modem"`, that a modem or an operator provides the rate.
 fn modem(
     rate: &Rate,
     operation: &OperationConfig,
     running: Option<&GatewayStatus>,
 ) -> Option<CheckFinding> {
-    const CHECK: &str = "modem";
     let otherwise = match rate {
         Rate::Modem { initial } => format!("{initial} is used"),
         Rate::ModemOrAuto { .. } => "the rate is measured".to_owned(),
@@ -215,20 +232,10 @@ fn modem(
     };
     let Some(dlep) = &operation.dlep else {
         let who = "set by `skyhop rate`, as there is no [dlep]";
-        return Some(CheckFinding::ok(CHECK, format!("the rate is {who}; otherwise {otherwise}")));
+        return Some(CheckFinding::ok(MODEM, format!("the rate is {who}; otherwise {otherwise}")));
     };
     if let Some(dlep) = running.and_then(|status| status.dlep.as_ref()) {
-        let trouble = dlep.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
-        let peer = dlep.peer_type.clone().unwrap_or_default();
-        return Some(match dlep.state.as_str() {
-            "up" => CheckFinding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
-            state => CheckFinding::warn(
-                CHECK,
-                format!("reports no rate ({state}: {trouble}); {otherwise}"),
-                "check that the modem has DLEP enabled; one that does not send with TTL 255 needs \
-                 `gtsm = false`",
-            ),
-        });
+        return Some(running_modem(dlep, &otherwise));
     }
     let looked_for = match &dlep.modem {
         ModemLocation::At(modem) => format!("asked at {modem}"),
@@ -239,10 +246,10 @@ fn modem(
             let mend =
                 format!("set `dlep.interface` to an interface of this machine: {}", devices());
             let text = format!("{name} does not exist or is down; {otherwise}");
-            return Some(CheckFinding::warn(CHECK, text, mend));
+            return Some(CheckFinding::warn(MODEM, text, mend));
         }
     };
-    Some(CheckFinding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
+    Some(CheckFinding::ok(MODEM, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
 }
 
 /// Checks the certificate of the hub's TCP port.

@@ -21,7 +21,8 @@ pub(super) fn check(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey)
             return CheckFinding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
         }
     };
-    let (link, identity) = (config.link.clone(), config.identity.clone());
+    let link = config.link.clone();
+    let identity = config.identity.clone();
     match HubProbe::new(link, identity, hub_key, addresses).probe() {
         Ok(ProbeAnswer::Permitted(address, time)) => {
             let ms = time.as_secs_f64() * 1e3;

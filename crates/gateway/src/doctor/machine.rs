@@ -148,6 +148,7 @@ fn control_socket() -> CheckFinding {
 
 fn fast_open() -> CheckFinding {
     match sysctl_number("net.ipv4.tcp_fastopen") {
+        // Bit 0 is for outgoing connections.
         Some(bits) if bits & 1 != 0 => {
             CheckFinding::ok("fast open", "enabled for outgoing connections")
         }

@@ -26,15 +26,15 @@ pub use configured::interface_names;
 pub use topic::{explain, topics};
 pub use uplink::clients_interface;
 
-/// Result of one check.
+/// Result of one check, with a fix if it is not ok.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckFinding {
     /// Name of the check, such as `kernel`.
     pub check: String,
-    /// Severity of the result.
+    /// Severity; a failure makes `skyhop doctor` exit with code 1.
     pub verdict: FindingSeverity,
-    /// Description of the result.
+    /// Description of the result in a few words, without the fix.
     pub text: String,
     /// Suggested fix; `None` if the verdict is ok.
     pub mend: Option<String>,
@@ -43,15 +43,15 @@ pub struct CheckFinding {
     pub see: Option<String>,
 }
 
-/// Severity of a finding.
+/// Severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingSeverity {
-    /// The requirement is met.
+    /// The requirement is met; nothing is to be done.
     Ok,
     /// A gateway works, but not at its best, or the state is unknown.
     Warn,
-    /// A gateway cannot work.
+    /// A gateway cannot work until this is fixed.
     Fail,
 }
 
@@ -83,18 +83,22 @@ impl fmt::Display for CheckFinding {
 
 impl CheckFinding {
     fn ok(check: &str, text: impl Into<String>) -> Self {
-        let (check, text) = (check.to_owned(), text.into());
-        Self { check, verdict: FindingSeverity::Ok, text, mend: None, see: None }
+        Self {
+            check: check.to_owned(),
+            verdict: FindingSeverity::Ok,
+            text: text.into(),
+            mend: None,
+            see: None,
+        }
     }
 
     fn warn(check: &str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        let (mend, see) = (Some(mend.into()), Some(topic::page_of(check)));
         Self {
             check: check.to_owned(),
             verdict: FindingSeverity::Warn,
             text: text.into(),
-            mend,
-            see,
+            mend: Some(mend.into()),
+            see: Some(topic::page_of(check)),
         }
     }
 

@@ -28,7 +28,8 @@ pub(super) fn of_policies(policies: &[TrafficPolicy]) -> Option<CheckFinding> {
         policy.action != PolicyAction::Split && takes_ftp
     };
     let policy = policies.iter().find(parts)?;
-    let (name, action) = (&policy.name, policy.action.as_str());
+    let name = &policy.name;
+    let action = policy.action.as_str();
     Some(CheckFinding::warn(
         "protocols",
         format!(

@@ -14,7 +14,8 @@ const DNS: u16 = 53;
 const CHECK: &str = "reach";
 
 pub(super) fn of_hub(config: &HubConfig) -> Vec<CheckFinding> {
-    let egresses: Vec<&EgressRules> = config.terminals.iter().map(|it| &it.egress).collect();
+    let egresses = config.terminals.iter().map(|terminal| &terminal.egress);
+    let egresses: Vec<&EgressRules> = egresses.collect();
     let resolver = resolver(&egresses, &resolvers());
     let opens = config.intercept.is_some() || config.tunnel.is_some() || config.mesh;
     resolver.into_iter().chain(opens.then(must_accept)).collect()
@@ -75,8 +76,8 @@ fn resolvers() -> Vec<IpAddr> {
     let devices = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let addresses = devices.filter_map(|device| {
         let address = device.address?;
-        let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+        let v4 = address.as_sockaddr_in().map(|socket| IpAddr::V4(socket.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|socket| IpAddr::V6(socket.ip())))
     });
     let usual = |own: &IpAddr| match own {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),

@@ -52,7 +52,7 @@ pub(super) fn tunnel(config: &TunnelConfig) -> CheckFinding {
 
 /// Returns the type of device that would be used, without creating one.
 fn device(wanted: TunnelDevice) -> Result<&'static str, KernelRefusal> {
-    let may = |capabilities: &[Capability]| capabilities.iter().all(|it| it.is_held());
+    let may = |needed: &[Capability]| needed.iter().all(|capability| capability.is_held());
     let denied = |operation| KernelRefusal::expected(operation, libc::EPERM);
     let tun = || OpenOptions::new().read(true).write(true).open("/dev/net/tun");
     let tun = || tun().map(|_| "TUN").map_err(KernelRefusal::wrap(KernelOperation::Tun));
@@ -72,6 +72,7 @@ fn device(wanted: TunnelDevice) -> Result<&'static str, KernelRefusal> {
 
 fn finding(check: &str, refusal: &KernelRefusal) -> CheckFinding {
     let mend = refusal.fix().unwrap_or("see the gateway's log");
+    // The gateway may have privileges that the user of this check lacks.
     if refusal.is_denial() && !has_net_admin() {
         return CheckFinding::warn(check, refusal.what(), mend);
     }

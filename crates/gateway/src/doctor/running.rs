@@ -15,7 +15,7 @@ const CHECK: &str = "running";
 
 /// The gateway that answers on the control socket of a configuration.
 pub(super) enum RunningGateway {
-    /// No gateway answers.
+    /// No gateway answers, or none with this role.
     NoGateway,
     /// A gateway with the examined file, or the same identity.
     SameFile(Box<GatewayStatus>),
@@ -60,7 +60,8 @@ impl RunningGateway {
 }
 
 fn describe(status: &GatewayStatus) -> String {
-    let (role, pid) = (status.role.as_str(), status.pid);
+    let role = status.role.as_str();
+    let pid = status.pid;
     let from = status.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
     let with = match status.role {
         Role::Solo => format!("{} connections", status.memory.connections),
@@ -130,9 +131,10 @@ pub(super) fn rates(status: &GatewayStatus) -> Vec<CheckFinding> {
     };
     let mend = "set `rate` to what the link carries, or to \"auto\"";
     let found = status.sessions.iter().filter(exceeds);
-    found
-        .map(|it| CheckFinding::warn("rate", format!("{}: {}", it.peer, it.verdict), mend))
-        .collect()
+    let finding = |session: &SessionStatus| {
+        CheckFinding::warn("rate", format!("{}: {}", session.peer, session.verdict), mend)
+    };
+    found.map(finding).collect()
 }
 
 #[cfg(test)]

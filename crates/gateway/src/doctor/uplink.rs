@@ -1,7 +1,5 @@
 //! Guess of the interface that leads to the clients.
 
-use std::net::Ipv4Addr;
-
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
@@ -37,14 +35,14 @@ pub fn clients_interface() -> Option<String> {
             devices.len() - 1
         });
         let address = entry.address.as_ref().and_then(|address| address.as_sockaddr_in());
-        devices[at].has_private_address |= address.is_some_and(|it| Ipv4Addr::is_private(&it.ip()));
+        devices[at].has_private_address |= address.is_some_and(|own| own.ip().is_private());
     }
     proposal(devices)
 }
 
 /// Chooses the first candidate by name among those with a private address, or else among all.
 fn proposal(mut devices: Vec<CandidateDevice>) -> Option<String> {
-    devices.retain(|it| !it.is_loopback && !it.is_point_to_point && !it.is_uplink);
+    devices.retain(|device| !device.is_loopback && !device.is_point_to_point && !device.is_uplink);
     devices.sort_by(|one, other| {
         let rank = |device: &CandidateDevice| (!device.has_private_address, device.name.clone());
         rank(one).cmp(&rank(other))
@@ -67,6 +65,7 @@ fn default_route_device(route: &RouteMessage) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::os::fd::AsFd;
 
     use super::*;
@@ -97,11 +96,11 @@ mod tests {
             kernel.add_veth([&end("eth0"), &end("eth1")]).unwrap();
             for (name, last) in [("eth0", 1), ("eth1", 2)] {
                 kernel.bring_up(name, None, true).unwrap();
-                kernel.add_address(name, ([10, last, 0, 1].into(), 24)).unwrap();
+                kernel.add_address(name, [10, last, 0, 1].into(), 24).unwrap();
             }
             assert_eq!(clients_interface().as_deref(), Some("eth0"), "there is no uplink");
             let (all, router) = (Ipv4Addr::UNSPECIFIED.into(), [10, 1, 0, 2].into());
-            kernel.add_route((all, 0), router).unwrap();
+            kernel.add_route(all, 0, router).unwrap();
             assert_eq!(clients_interface().as_deref(), Some("eth1"));
         });
     }

@@ -26,7 +26,7 @@ pub(crate) struct Register {
 }
 
 impl Default for Register {
-    /// Without a limit.
+    /// No limit until [`Self::set_limit`] sets one.
     fn default() -> Self {
         Self { entries: Mutex::default(), most: AtomicU64::new(u64::MAX) }
     }
@@ -122,7 +122,7 @@ pub(crate) trait FlowFigures: std::fmt::Debug + Send + Sync {
     /// Smoothed round-trip time (RFC 6298).
     fn rtt(&self) -> Option<Duration>;
 
-    /// Congestion window in segments.
+    /// Congestion window in segments, the unit of the kernel's own figure.
     fn congestion_window(&self) -> Option<u32>;
 }
 
@@ -171,7 +171,7 @@ impl<'a> Registered<'a> {
         Self { counters, entry: counters.live.enter(now, Some(session), open.into(), origin) }
     }
 
-    /// Registers a direct connection.
+    /// Registers a direct connection, which has no session, until dropped.
     pub(crate) fn direct(
         now: Instant,
         counters: &'a GatewayCounters,
@@ -197,7 +197,7 @@ impl<'a> Registered<'a> {
         }
     }
 
-    /// Whether the connection was told to give way, since this was last asked.
+    /// Returns whether the connection had to give way since the last call.
     #[cfg(test)]
     pub(crate) fn was_evicted(&self) -> bool {
         let mut work = Box::pin(self.run_until_evicted(std::future::pending()));
@@ -214,6 +214,8 @@ impl<'a> Registered<'a> {
     pub(crate) fn moved(&self, now: Instant, from: LegSide, bytes: usize) {
         let GatewayCounters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } =
             self.counters;
+        // The hop's counters are as seen from the TCP connection here, which is the client's on a terminal and
+        // the server's on a hub.
         let (counter, leaves) = match (self.session, from) {
             (None, LegSide::Client) => (bytes_up, true),
             (None, LegSide::Server) => (bytes_down, false),
@@ -308,16 +310,9 @@ impl Register {
             from_hop: DirectionMeter::new(now, DirectionEnd::Stream),
         };
         let state = Mutex::new(state);
-        let gives_way = Notify::new();
-        let entry = Arc::new(LiveConnection {
-            id,
-            session,
-            open,
-            origin,
-            since: now,
-            state,
-            evicted: gives_way,
-        });
+        let evicted = Notify::new();
+        let entry =
+            Arc::new(LiveConnection { id, session, open, origin, since: now, state, evicted });
         entries.live.insert(id, entry.clone());
         entries.shares.enter(entry.client());
         entry
@@ -337,7 +332,8 @@ impl Register {
     /// Returns whether a client at this address may have another connection. At its share, its own oldest
     /// idle connection gives way.
     pub(crate) fn admits(&self, now: Instant, client: IpAddr) -> bool {
-        let (client, most) = (client_network(client), self.most.load(Ordering::Relaxed));
+        let client = client_network(client);
+        let most = self.most.load(Ordering::Relaxed);
         self.lock().shares.admits(client, most) || self.evict_idle(now, Some(client), 1) > 0
     }
 
@@ -362,12 +358,13 @@ impl Register {
         for entry in chosen.iter().filter_map(|id| entries.live.get(id)) {
             // Marked as active, so that it is not chosen again before its task runs.
             entry.lock().to_hop.moved(now, 0);
+            // Kept until the task waits for it, if it does not yet.
             entry.evicted.notify_one();
         }
         chosen.len()
     }
 
-    /// Number of live connections.
+    /// Number of registered connections, without those that are still arriving.
     pub(crate) fn count(&self) -> usize {
         self.lock().live.len()
     }
@@ -412,7 +409,7 @@ mod tests {
         held[0].moved(at(30), LegSide::Client, 1);
         assert!(counters.live.admits(at(61), greedy.into()), "one gives way");
         let ended: Vec<bool> = held.iter().map(Registered::was_evicted).collect();
-        assert_eq!(ended.iter().filter(|it| **it).count(), 1);
+        assert_eq!(ended.iter().filter(|ended| **ended).count(), 1);
         assert!(!ended[0], "it carried something");
     }
 
@@ -494,7 +491,7 @@ mod tests {
             (0..3).for_each(|_| entry.moved(Instant::ZERO, side, u32::MAX as usize));
         }
         let most = 3 * u64::from(u32::MAX);
-        assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);
+        assert_eq!([&counters.bytes_up, &counters.bytes_down].map(Counter::get), [most; 2]);
         let state = entry.lock().clone();
         assert_eq!([state.to_hop.bytes, state.from_hop.bytes], [most; 2]);
     }

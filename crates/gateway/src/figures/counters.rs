@@ -13,12 +13,13 @@ use crate::figures::connections::Register;
 use crate::figures::refused_connections::Refusals;
 use crate::socket_options::KeepaliveSetting;
 
-/// A monotonic counter.
+/// A count that only grows, shared by threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
+        // Relaxed: a count is read alone, and orders no other memory.
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
@@ -97,7 +98,7 @@ pub(crate) struct GatewayCounters {
     pub(crate) bytes_down: Counter,
     /// Urgent marks seen. The mark itself is not passed on.
     pub(crate) urgent: Counter,
-    /// Bytes currently in pipes.
+    /// Bytes currently in pipes between the two sockets of direct connections.
     pub(crate) in_pipes: Gauge,
     /// Bytes held by connections of skyhop's own stack, as last counted.
     pub(crate) in_stack: Gauge,
@@ -112,7 +113,7 @@ pub(crate) struct GatewayCounters {
     pub(crate) packets_dropped: Counter,
     /// UDP datagrams handed to the kernel.
     pub(crate) datagrams_sent: Counter,
-    /// UDP datagrams received.
+    /// UDP datagrams received, of sessions or not.
     pub(crate) datagrams_received: Counter,
     /// UDP datagrams that the kernel refused because they exceed the MTU.
     pub(crate) too_large: Counter,
@@ -122,7 +123,7 @@ pub(crate) struct GatewayCounters {
     pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
-    /// DNS queries of terminals.
+    /// DNS queries that terminals sent to this hub.
     pub(crate) dns_queries: Counter,
     /// DNS queries without an answer.
     pub(crate) dns_failures: Counter,
@@ -130,7 +131,7 @@ pub(crate) struct GatewayCounters {
     pub(crate) peer_full: Counter,
     /// Reasons for resets and failures.
     pub(crate) reasons: Reasons,
-    /// The live connections.
+    /// Register of the live connections, and of the clients' shares of them.
     pub(crate) live: Register,
 }
 

@@ -83,8 +83,8 @@ impl Refusals {
     /// Returns the destinations and clients to let pass, if they have changed.
     pub(crate) fn take_change(&self, now: Instant) -> Option<PassExemptions> {
         let mut shared = self.lock();
-        let (destinations, clients) =
-            (shared.destinations.take_change(now), shared.clients.take_change(now));
+        let destinations = shared.destinations.take_change(now);
+        let clients = shared.clients.take_change(now);
         if destinations.is_none() && clients.is_none() {
             return None;
         }

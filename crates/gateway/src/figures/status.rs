@@ -44,9 +44,9 @@ pub struct LogLoss {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GatewayStatus {
-    /// Version of the program.
+    /// Version of the program that runs.
     pub version: String,
-    /// Role of the gateway.
+    /// Role of the gateway: hub, terminal or solo.
     pub role: Role,
     /// Process identifier of the gateway.
     pub pid: u32,
@@ -117,11 +117,11 @@ pub struct GatewayStatus {
     /// first; at most 64.
     #[serde(default)]
     pub strangers: Vec<StrangerStatus>,
-    /// Totals over all connections.
+    /// Totals over all connections since the start.
     pub traffic: TrafficStatus,
     /// Resources held, and their limits.
     pub memory: MemoryStatus,
-    /// Live connections, if requested.
+    /// Live connections; `None` unless they were requested.
     pub connections: Option<Vec<ConnectionStatus>>,
 }
 
@@ -164,7 +164,7 @@ pub struct NextKeyStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
-    /// Number of its sessions.
+    /// Number of sessions on this thread.
     pub sessions: u64,
     /// Bytes held by its sessions.
     pub held_bytes: u64,
@@ -194,19 +194,19 @@ pub struct InterceptionStatus {
 pub struct UnansweredStatus {
     /// Number of these clients: addresses, or /64 of IPv6.
     pub clients: u64,
-    /// Possible reasons, with fixes.
+    /// Possible reasons with their fixes, for the operator.
     pub suspects: String,
 }
 
-/// Bypasses for one reason.
+/// Totals of the bypasses for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BypassStatus {
-    /// Reason of the bypasses.
+    /// Reason that these bypasses have in common.
     pub why: BypassReason,
     /// Total duration of the bypasses.
     pub total_s: f64,
-    /// Number of bypasses.
+    /// Number of times that a bypass began.
     pub times: u64,
 }
 
@@ -236,7 +236,7 @@ pub struct AccountStatus {
     pub key: String,
     /// Time of its last traffic, in Unix seconds.
     pub last_used_unix_s: u64,
-    /// Traffic by class.
+    /// Traffic by the name of its class.
     pub classes: BTreeMap<String, UsageStatus>,
     /// Quota of volume, in bytes per period.
     pub quota_bytes: Option<u64>,
@@ -270,11 +270,11 @@ pub struct UsageStatus {
 pub struct PolicyStatus {
     /// Name in the configuration, or its number.
     pub name: String,
-    /// `split`, `tunnel` or `bypass`.
+    /// Action of the policy: `split`, `tunnel` or `bypass`.
     pub action: String,
     /// SYNs: new connections, including failed attempts.
     pub connections: u64,
-    /// Packets other than TCP.
+    /// Packets other than TCP that the policy decided.
     pub packets: u64,
 }
 
@@ -286,7 +286,7 @@ pub struct DemandStatus {
     pub waiting_bytes: u64,
     /// Bytes that are forecast beyond these, and requested ahead. 0 without `[dlep] on_demand`.
     pub foreseen_bytes: u64,
-    /// Forecast messages that came.
+    /// Forecast messages that came as foreseen.
     pub forecasts_used: u64,
     /// Forecast messages that did not come.
     pub forecasts_unused: u64,
@@ -294,7 +294,7 @@ pub struct DemandStatus {
     pub unused_bytes: u64,
 }
 
-/// Totals over all connections.
+/// Totals over all connections since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrafficStatus {
@@ -339,7 +339,7 @@ pub struct TrafficStatus {
     pub compression: CompressionStatus,
 }
 
-/// Totals of compressed streams.
+/// Totals of compressed streams since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompressionStatus {
@@ -367,11 +367,11 @@ pub struct MemoryStatus {
     pub limit_bytes: u64,
     /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// Number of live connections.
+    /// Number of live connections, at most `connections_limit`.
     pub connections: u64,
     /// Maximum number of connections. Key `max_connections`.
     pub connections_limit: u64,
-    /// Number of open descriptors.
+    /// Number of descriptors that the process has open.
     pub descriptors: u64,
     /// Descriptor limit of the process.
     pub descriptors_limit: u64,

@@ -34,12 +34,12 @@ pub(crate) struct Metric {
     pub(crate) value: &'static str,
 }
 
-/// A counter without labels.
+/// A counter that is the only one of its family, and so has no labels.
 pub(crate) const fn counter(name: &'static str, help: &'static str) -> Metric {
     Metric { family: Family { name, help, label: None, is_counter: true }, value: "" }
 }
 
-/// A gauge without labels.
+/// A gauge, which is always the only one of its family.
 pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric { family: Family { name, help, label: None, is_counter: false }, value: "" }
 }

@@ -157,6 +157,7 @@ impl HandshakeWorker {
     }
 
     fn run(&self) {
+        // Sessions and relays go first where the processor is short.
         os::priority::lower_priority();
         loop {
             let waiting = lock(&self.queue);

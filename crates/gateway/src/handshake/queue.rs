@@ -27,6 +27,7 @@ impl<T> FairQueue<T> {
             return false;
         }
         let waiting = self.waiting.entry(network).or_default();
+        // A limit per second would keep out 4,000 terminals behind one address after a hub's restart.
         if waiting.len() >= MOST_OF_NETWORK {
             return false;
         }

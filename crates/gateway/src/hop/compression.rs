@@ -7,7 +7,7 @@ use compression::{
     CodedStream, ContextSlots, Decoder, DecoderPool, Encoder, MalformedStream, StreamRead,
     StreamVolume,
 };
-use slacp::{Endpoint, ReadOutcome, SessionId, StreamId};
+use slacp::{Endpoint, ReadOutcome, SessionId};
 
 use super::handle::StreamKey;
 
@@ -67,9 +67,10 @@ impl Compression {
     pub(super) fn coder(
         &mut self,
         endpoint: &Endpoint,
-        (session, stream): StreamKey,
+        key: StreamKey,
         compresses: bool,
     ) -> Option<Box<CodedStream>> {
+        let (session, stream) = key;
         if !endpoint.is_compressed(session, stream) {
             return None;
         }
@@ -155,6 +156,6 @@ fn add(total: &mut StreamVolume, before: StreamVolume, now: StreamVolume) {
 
 /// Writes to a stream. Returns the number of bytes accepted; 0 if the stream is gone, of which an event
 /// follows.
-pub(super) fn send(endpoint: &mut Endpoint, key: (SessionId, StreamId), bytes: &[u8]) -> usize {
+pub(super) fn send(endpoint: &mut Endpoint, key: StreamKey, bytes: &[u8]) -> usize {
     endpoint.write(key.0, key.1, bytes).unwrap_or(0)
 }

@@ -54,8 +54,13 @@ struct ContactFile {
 impl ContactStore {
     /// Creates the store of this directory, without reading it.
     pub(crate) fn new(now: Instant, directory: &Path) -> Self {
-        let (path, look) = (directory.join(FILE), Periodic::new(EVERY, now + AT_FIRST));
-        Self { path, look, written: Some(BTreeSet::new()), writing: None, has_failed: false }
+        Self {
+            path: directory.join(FILE),
+            look: Periodic::new(EVERY, now + AT_FIRST),
+            written: Some(BTreeSet::new()),
+            writing: None,
+            has_failed: false,
+        }
     }
 
     /// Reads the file. A missing file counts as empty; a damaged one is logged and ignored.
@@ -69,13 +74,15 @@ impl ContactStore {
 
     /// Rewrites the file, on a thread of its own, if sessions have begun, ended or changed address.
     pub(crate) fn housekeep(&mut self, now: Instant, hop: &Hop) {
-        if !self.look.is_due(now) || self.writing.as_ref().is_some_and(|it| !it.is_finished()) {
+        let is_writing = self.writing.as_ref().is_some_and(|writing| !writing.is_finished());
+        if !self.look.is_due(now) || is_writing {
             return;
         }
         self.follow_write();
         let contacts = hop.contacts();
         let sessions =
             Some(contacts.iter().map(|contact| (contact.address, contact.index)).collect());
+        // Packet numbers alone are no reason to write: each packet changes them.
         if sessions == self.written {
             return;
         }
@@ -85,7 +92,7 @@ impl ContactStore {
             Some(spawn_blocking(move || whole_file::replace(&path, &format(&contacts), PRIVATE)));
     }
 
-    /// Looks how the last write has ended. After a failure, the next housekeeping tries again.
+    /// Checks the result of the last write. After a failure, the next housekeeping tries again.
     fn follow_write(&mut self) {
         let ended = self.writing.take().and_then(FutureExt::now_or_never);
         let Some(Ok(Err(error))) = ended else {

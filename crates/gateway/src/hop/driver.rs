@@ -44,6 +44,14 @@ const MAIL_PER_TURN: usize = 64;
 /// Minimum interval between two warnings of a lasting socket error.
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The part of a hub that a driver serves; a terminal is one part.
+pub(crate) struct DrivenPart {
+    pub(crate) hop: Hop,
+    pub(crate) number: u8,
+    /// The exchange with the other parts; `None` without any.
+    pub(crate) exchange: Option<PartExchange>,
+}
+
 /// The task that moves datagrams.
 pub(crate) struct HopDriver {
     hop: Hop,
@@ -68,25 +76,25 @@ pub(crate) struct HopDriver {
 }
 
 impl HopDriver {
-    /// Creates the driver of a part of `hop` over `sockets`; the exchange connects several parts. Events
-    /// go to `events`.
+    /// Creates the driver of a part over `sockets`. Events go to `events`.
     ///
     /// # Errors
     /// If the process has no descriptor left for the timer.
     pub(crate) fn new(
-        (hop, part, exchange): (Hop, u8, Option<PartExchange>),
+        driven: DrivenPart,
         sockets: HopSockets,
         sources: SourceAddresses,
         events: UnboundedSender<HopEvent>,
         counters: Arc<GatewayCounters>,
         tunnel: Option<Arc<dyn PacketSink>>,
     ) -> io::Result<Self> {
+        let DrivenPart { hop, number, exchange } = driven;
         let links = hop.links().clone();
         Ok(Self {
             tcp_events: links.take_events(),
             links,
             hop,
-            part,
+            part: number,
             exchange,
             sockets,
             timer: Timer::new()?,
@@ -115,6 +123,7 @@ impl HopDriver {
         let now = clock::now();
         self.handle_timeouts(now);
         self.hop.begin_turn(self.part);
+        // Events before packets: the main loop must know a session before its first packet is routed.
         self.deliver_events().await;
         self.deliver_packets();
         self.forward_handshakes();
@@ -131,6 +140,12 @@ impl HopDriver {
             self.handle_mail(None);
             return self.receive();
         }
+        self.wait(deadline, flowing).await
+    }
+
+    /// Waits for the next input and handles it, or for the deadline. `flowing`: the kernel has room for
+    /// datagrams.
+    async fn wait(&mut self, deadline: Option<Instant>, flowing: bool) -> io::Result<()> {
         // The end of the thread's pause wakes the driver, which saves setting a timerfd for each pause.
         let pauses = deadline.is_some_and(runtime::pauses_until);
         match deadline {
@@ -218,6 +233,7 @@ impl HopDriver {
             if self.batch.count() == 0 {
                 return true;
             }
+            // The batch is kept: the driver waits until the kernel has room again.
             if !self.flush(now) {
                 return false;
             }
@@ -248,9 +264,15 @@ impl HopDriver {
             let built = self.batch.build(most, |buffer| {
                 let to = run.transmit(buffer)?;
                 let endpoint = run.endpoint();
-                let (dscp, ecn) = (endpoint.transmit_dscp(), endpoint.transmit_ecn());
-                let (link, session) = (endpoint.transmit_link(), endpoint.transmit_session());
-                Some(DatagramLabel { to, traffic_class: TrafficClass { dscp, ecn }, link, session })
+                Some(DatagramLabel {
+                    to,
+                    traffic_class: TrafficClass {
+                        dscp: endpoint.transmit_dscp(),
+                        ecn: endpoint.transmit_ecn(),
+                    },
+                    link: endpoint.transmit_link(),
+                    session: endpoint.transmit_session(),
+                })
             });
             match built {
                 BuildOutcome::Joined => {
@@ -298,10 +320,12 @@ impl HopDriver {
     /// Handles a datagram, or forwards it to the part of the hub that it belongs to.
     fn dispatch(&mut self, now: Instant, received: ReceivedDatagram) {
         let exchange = self.exchange.as_ref();
-        match exchange.and_then(|it| Some((it, it.other_part_of(&received.bytes)?))) {
-            Some((exchange, part)) => exchange.send(part, PartMessage::Datagram(received)),
-            None => self.handle_datagram(now, received),
+        if let Some(exchange) = exchange
+            && let Some(part) = exchange.other_part_of(&received.bytes)
+        {
+            return exchange.send(part, PartMessage::Datagram(received));
         }
+        self.handle_datagram(now, received);
     }
 
     fn handle_datagram(&mut self, now: Instant, received: ReceivedDatagram) {
@@ -338,7 +362,9 @@ impl HopDriver {
         }
     }
 
-    fn hold_back(&self, now: Instant, (session, link): SessionLink, held: bool) {
+    /// Stops or resumes the sending of a session's data over a link, while a TCP connection is full.
+    fn hold_back(&self, now: Instant, carried: SessionLink, held: bool) {
+        let (session, link) = carried;
         // Fails only for a session that has ended.
         let _ = self.hop.lock(session).endpoint.hold_back(now, session, link, held);
         self.hop.notify_driver(session);
@@ -348,14 +374,15 @@ impl HopDriver {
     /// must go over UDP (also).
     fn flush_over_tcp(&mut self, now: Instant) -> bool {
         let Some(to) = self.batch.destination() else { return false };
-        let (to, session) = ((self.batch.link(), to), self.batch.session());
-        if !self.links.carries(to, session) {
+        let link = self.batch.link();
+        let session = self.batch.session();
+        if !self.links.carries(link, to, session) {
             // The session may have left a full connection for UDP while it was held back.
-            session.into_iter().for_each(|session| self.links.release((session, to.0)));
+            session.into_iter().for_each(|session| self.links.release((session, link)));
             return false;
         }
         for datagram in self.batch.datagrams() {
-            if let SendOutcome::Full(carried) = self.links.send(to, session, datagram) {
+            if let SendOutcome::Full(carried) = self.links.send(link, to, session, datagram) {
                 self.hold_back(now, carried, true);
             }
         }
@@ -400,15 +427,16 @@ impl HopDriver {
         for _ in 0..RECEPTIONS_PER_TURN {
             let mut state = self.hop.part(self.part);
             let mut run = state.endpoint.run(now);
-            let (sources, counters) = (&mut self.sources, &self.counters);
+            let sources = &mut self.sources;
+            let counters = &self.counters;
             let exchange = self.exchange.as_ref();
             let taken = self.sockets.receive(&mut self.reception, |from, ours, ecn, datagram| {
                 counters.datagrams_received.increment();
                 if let Some(exchange) = exchange
                     && let Some(part) = exchange.other_part_of(datagram)
                 {
-                    let (over, bytes) = (None, datagram.to_vec());
-                    let received = ReceivedDatagram { from, ours, ecn, over, bytes };
+                    let bytes = datagram.to_vec();
+                    let received = ReceivedDatagram { from, ours, ecn, over: None, bytes };
                     return exchange.send(part, PartMessage::Datagram(received));
                 }
                 let session = run.handle_datagram(from, ecn, datagram);

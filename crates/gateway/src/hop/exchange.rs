@@ -93,6 +93,7 @@ impl PartExchange {
         {
             return;
         }
+        // A full queue drops the message, as the network would: no thread waits for another.
         if let Some(desk) = self.board.mailboxes.get(usize::from(part)) {
             let _ = desk.mail.try_send(mail);
         }

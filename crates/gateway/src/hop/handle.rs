@@ -30,6 +30,7 @@ use super::compression::Compression;
 use super::stream::SessionStream;
 use super::tcp::{ConnectionId, TcpLinks};
 
+/// Identifies a stream among those of all sessions.
 pub(super) type StreamKey = (SessionId, StreamId);
 
 /// A handle to the endpoint.
@@ -148,8 +149,8 @@ impl PartState {
     /// Replaces class ids by those of their successors, after a reload.
     fn follow_classes(&mut self, successor: impl Fn(ClassId) -> ClassId) {
         for entry in self.streams.values_mut() {
-            (entry.class, entry.default_class) =
-                (successor(entry.class), successor(entry.default_class));
+            entry.class = successor(entry.class);
+            entry.default_class = successor(entry.default_class);
         }
         self.forced.values_mut().for_each(|class| *class = successor(*class));
     }
@@ -204,7 +205,7 @@ impl StreamEntry {
 
 /// An event for the gateway's main loop.
 pub(crate) enum HopEvent {
-    /// A session event.
+    /// An event of a session that concerns no stream.
     Session(SessionId, Event),
     /// The peer opened a stream.
     Opened(SessionStream, StreamOpening<Destination>),
@@ -245,8 +246,8 @@ impl Hop {
         let part =
             |endpoint| HopPart { state: Mutex::new(PartState::new(endpoint)), work: Notify::new() };
         let parts = endpoints.into_iter().map(part).collect();
-        let (waiting, links) = (OnceLock::new(), TcpLinks::new());
-        Self(Arc::new(HopShared { parts, classes, links, demand: waiting }))
+        let links = TcpLinks::new();
+        Self(Arc::new(HopShared { parts, classes, links, demand: OnceLock::new() }))
     }
 
     /// Number of parts; 1 unless a hub has workers.
@@ -314,6 +315,7 @@ impl Hop {
             Some(class) => state.forced.insert(session, class),
             None => state.forced.remove(&session),
         };
+        // Called whenever limits are applied, which seldom changes the class.
         if before == class {
             return;
         }
@@ -370,8 +372,10 @@ impl Hop {
         session: SessionId,
         open: impl Into<StreamOpening<Destination>>,
     ) -> Result<SessionStream, StreamError> {
-        let (mut state, open) = (self.lock(session), open.into());
-        let (port, dscp) = (open.destination.port(), open.dscp);
+        let open = open.into();
+        let port = open.destination.port();
+        let dscp = open.dscp;
+        let mut state = self.lock(session);
         let stream = match self.0.classes.read().compresses(port, dscp) {
             true => state.endpoint.open_compressed(now, session, open)?,
             false => state.endpoint.open(now, session, open)?,
@@ -473,57 +477,59 @@ impl Hop {
     /// Handles events of the endpoint, waking the tasks that wait for them, up to the first one for the
     /// main loop, which it returns.
     pub(crate) fn take_event(&self, state: &mut PartState) -> Option<HopEvent> {
+        // Streams that have waited for this turn come before new ones.
         if let Some(opened) = self.next_opened(state) {
             return Some(opened);
         }
         while let Some((session, event)) = state.endpoint.poll_event() {
-            match &event {
-                Event::Up { peer, .. } => {
-                    state.tally.iter_mut().for_each(|tally| tally.begin(session, *peer));
-                }
-                Event::Down(_) => {
-                    state.tally.iter_mut().for_each(|tally| tally.end(session));
-                    state.forced.remove(&session);
-                    state.untaken.remove(&session);
-                }
-                _ => {}
+            if let Some(event) = self.handle_event(state, session, event) {
+                return Some(event);
             }
-            match event {
-                // Streams that the peer opens and resets at once must not fill the main loop's queue.
-                Event::Opened { stream, .. } if !state.announce(session) => {
-                    // Fails only for a stream that is already gone.
-                    let _ = state.endpoint.reset(session, stream, ResetReason::Limit);
-                }
-                Event::Opened { stream, open } => {
-                    let (key, port) = ((session, stream), open.destination.port());
-                    self.add_stream(state, key, port, open.dscp);
-                    state.opened.entry(session).or_default().push_back((stream, open));
-                    if let Some(opened) = self.next_opened(state) {
-                        return Some(opened);
-                    }
-                }
-                Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
-                Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),
-                Event::Reset { stream, reason } => {
-                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
-                        entry.set_reset(reason);
-                    }
-                }
-                Event::Accepted(stream) => {
-                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
-                        entry.accepted = true;
-                        wake(&mut entry.watcher);
-                    }
-                }
-                Event::Closed(_) => {}
-                Event::Down(_) => {
-                    // First the streams that were never handed out, which do not count as lost.
-                    state.drop_opened(session);
-                    state.remove_session(session);
-                    return Some(HopEvent::Session(session, event));
-                }
-                event => return Some(HopEvent::Session(session, event)),
+        }
+        None
+    }
+
+    /// Handles an event of the endpoint. Returns the event for the main loop, if there is one.
+    fn handle_event(
+        &self,
+        state: &mut PartState,
+        session: SessionId,
+        event: Event,
+    ) -> Option<HopEvent> {
+        match event {
+            // Streams that the peer opens and resets at once must not fill the main loop's queue.
+            Event::Opened { stream, .. } if !state.announce(session) => {
+                // Fails only for a stream that is already gone.
+                let _ = state.endpoint.reset(session, stream, ResetReason::Limit);
             }
+            Event::Opened { stream, open } => {
+                self.add_stream(state, (session, stream), open.destination.port(), open.dscp);
+                state.opened.entry(session).or_default().push_back((stream, open));
+                return self.next_opened(state);
+            }
+            Event::Readable(stream) => state.wake((session, stream), |entry| &mut entry.reader),
+            Event::Writable(stream) => state.wake((session, stream), |entry| &mut entry.writer),
+            Event::Reset { stream, reason } => {
+                if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                    entry.set_reset(reason);
+                }
+            }
+            Event::Accepted(stream) => {
+                if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                    entry.accepted = true;
+                    wake(&mut entry.watcher);
+                }
+            }
+            Event::Closed(_) => {}
+            Event::Up { peer, .. } => {
+                state.tally.iter_mut().for_each(|tally| tally.begin(session, peer));
+                return Some(HopEvent::Session(session, event));
+            }
+            Event::Down(_) => {
+                state.end_session(session);
+                return Some(HopEvent::Session(session, event));
+            }
+            event => return Some(HopEvent::Session(session, event)),
         }
         None
     }
@@ -550,6 +556,16 @@ impl PartState {
         if let Some(entry) = self.streams.get_mut(&key) {
             wake(waker(entry));
         }
+    }
+
+    /// Forgets an ended session. Its streams stay until their owners drop them.
+    fn end_session(&mut self, session: SessionId) {
+        self.tally.iter_mut().for_each(|tally| tally.end(session));
+        self.forced.remove(&session);
+        self.untaken.remove(&session);
+        // First the streams that were never handed out, which do not count as lost.
+        self.drop_opened(session);
+        self.remove_session(session);
     }
 
     fn remove_session(&mut self, session: SessionId) {

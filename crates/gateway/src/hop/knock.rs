@@ -54,6 +54,7 @@ impl HubProbe {
 
     /// Returns whether the hub permits this key and answers within 4 s.
     pub(crate) async fn answered(self) -> bool {
+        // The probe blocks its thread for up to 4 s.
         tokio::task::spawn_blocking(move || self.answers()).await.unwrap_or(false)
     }
 
@@ -102,6 +103,7 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<ProbeAnswe
             refused = socket.send_to(&datagram, mapped(to, socket)).err();
         }
         let next = endpoint.poll_timeout().map_or(TIMEOUT, |(at, _)| at.saturating_since(now));
+        // A read time-out of 0 is an error.
         let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));
         socket.set_read_timeout(Some(wait))?;
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };

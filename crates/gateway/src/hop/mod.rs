@@ -1,7 +1,7 @@
 //! The hop as seen by the rest of the gateway.
 //!
 //! The protocol decisions are made by the endpoint of `slacp`. [`Hop`] is a handle to it, shared by the
-//! driver's task and the relays; a [`Stream`] is read and written through the handle. [`driver`] moves
+//! driver's task and the relays; a [`SessionStream`] is read and written through the handle. [`driver`] moves
 //! datagrams between the endpoint and its sockets ([`sockets`], [`udp`]); a hub with workers has several
 //! of each ([`exchange`]). [`peers`] tracks the sessions and their rates, and [`path_store`] persists
 //! path measurements.

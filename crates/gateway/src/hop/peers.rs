@@ -45,9 +45,14 @@ impl PeerTable {
         names: BTreeMap<PublicKey, String>,
         alone: bool,
     ) -> Self {
-        let (source, rates) = (source(rate), ReportedRates::new(maximum, alone));
-        let (links, up, inherited) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { names, source, links, up, rates, inherited }
+        Self {
+            names,
+            source: source(rate),
+            links: Vec::new(),
+            up: BTreeMap::new(),
+            rates: ReportedRates::new(maximum, alone),
+            inherited: BTreeMap::new(),
+        }
     }
 
     /// Sets the links that sessions may use.
@@ -67,7 +72,8 @@ impl PeerTable {
         maximum: Option<BitRate>,
         names: BTreeMap<PublicKey, String>,
     ) {
-        (self.source, self.names) = (source(rate), names);
+        self.source = source(rate);
+        self.names = names;
         self.rates.set_maximum(maximum);
     }
 
@@ -96,7 +102,8 @@ impl PeerTable {
     ) {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
-                let (key, address) = (*peer, *address);
+                let key = *peer;
+                let address = *address;
                 let peer = PeerSession { key, address, since: now, reachable: true, outages: 0 };
                 self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
@@ -105,35 +112,10 @@ impl PeerTable {
                 self.apply(hop, now, change);
             }
             (Event::Unreachable, Some(peer)) => {
-                (peer.reachable, peer.outages) = (false, peer.outages + 1);
+                peer.reachable = false;
+                peer.outages += 1;
             }
             (Event::Reachable, Some(peer)) => peer.reachable = true,
-            (Event::Tripped { rate, instead_of }, Some(peer)) => {
-                let name = display_name(&self.names, &peer.key);
-                tracing::warn!(
-                    "{name}: most of what is sent at {instead_of} is lost; sending at {rate} \
-                     instead. Check `rate`"
-                );
-            }
-            (Event::Restored { rate }, Some(peer)) => {
-                tracing::info!("{}: sending at {rate} again", display_name(&self.names, &peer.key));
-            }
-            (Event::RateExceedsLink { .. }, Some(peer)) => {
-                let overload = hop.stats(session).and_then(|stats| stats.overload);
-                if let Some(overload) = overload.as_ref().map(OverloadStatus::from) {
-                    let source = if self.source == "modem" { "reported" } else { "configured" };
-                    let name = display_name(&self.names, &peer.key);
-                    tracing::warn!("{name}: {}", overload.sentence(source));
-                }
-            }
-            (Event::RateFitsLink, Some(peer)) => {
-                let name = display_name(&self.names, &peer.key);
-                tracing::info!("{name}: the rate no longer exceeds the link");
-            }
-            (Event::CapacityFell { from, to }, Some(peer)) => {
-                let name = display_name(&self.names, &peer.key);
-                tracing::warn!("{name}: the capacity of the link has fallen from {from} to {to}");
-            }
             (Event::Moved { address }, Some(peer)) => {
                 peer.address = *address;
                 let change = self.rates.set_address(now, session, address.ip());
@@ -143,6 +125,38 @@ impl PeerTable {
                 self.up.remove(&session);
                 self.rates.remove(session);
             }
+            (event, Some(peer)) => {
+                let key = peer.key;
+                self.log_rate_event(hop, session, &key, event);
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Logs events about a session's rate; ignores others.
+    fn log_rate_event(&self, hop: &Hop, session: SessionId, key: &PublicKey, event: &Event) {
+        let name = || display_name(&self.names, key);
+        match event {
+            Event::Tripped { rate, instead_of } => tracing::warn!(
+                "{}: most of what is sent at {instead_of} is lost; sending at {rate} instead. Check \
+                 `rate`",
+                name()
+            ),
+            Event::Restored { rate } => tracing::info!("{}: sending at {rate} again", name()),
+            Event::RateExceedsLink { .. } => {
+                let overload = hop.stats(session).and_then(|stats| stats.overload);
+                if let Some(overload) = overload.as_ref().map(OverloadStatus::from) {
+                    let source = if self.source == "modem" { "reported" } else { "configured" };
+                    tracing::warn!("{}: {}", name(), overload.sentence(source));
+                }
+            }
+            Event::RateFitsLink => {
+                tracing::info!("{}: the rate no longer exceeds the link", name());
+            }
+            Event::CapacityFell { from, to } => tracing::warn!(
+                "{}: the capacity of the link has fallen from {from} to {to}",
+                name()
+            ),
             _ => {}
         }
     }
@@ -159,8 +173,9 @@ impl PeerTable {
 
     /// Extends the rates reported by a modem for `valid_for`, even if the reports end.
     pub(crate) fn hold_rates(&self, now: Instant, hop: &Hop, valid_for: Duration) {
-        let reported =
-            |id: &&SessionId| self.rates.validity(now, **id).is_some_and(|it| it.by_modem);
+        let reported = |id: &&SessionId| {
+            self.rates.validity(now, **id).is_some_and(|validity| validity.by_modem)
+        };
         for session in self.up.keys().filter(reported) {
             let rate = hop.stats(*session).map(|stats| stats.rate);
             // Fails only for a session that has ended.
@@ -237,16 +252,7 @@ impl PeerTable {
         let Some(hop) = hop else {
             return Err("this gateway has no hop".to_owned());
         };
-        if !self.follows_reports() {
-            let source = self.source;
-            return Err(format!(
-                "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"
-            ));
-        }
-        if self.rates.has_modem() {
-            // The modem would overwrite the operator's rate within seconds.
-            return Err("the modem reports its rate by DLEP".to_owned());
-        }
+        self.check_settable()?;
         let named = name.map(|name| self.sessions_named(name));
         let changes = self.rates.set_by_operator(now, rate, valid_for, named.as_deref());
         let mut done = Vec::new();
@@ -266,6 +272,21 @@ impl PeerTable {
             (true, None) => Ok(vec!["no session yet: it applies to future ones".to_owned()]),
             (false, _) => Ok(done),
         }
+    }
+
+    /// Checks that an operator may set rates.
+    fn check_settable(&self) -> Result<(), String> {
+        if !self.follows_reports() {
+            let source = self.source;
+            return Err(format!(
+                "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"
+            ));
+        }
+        if self.rates.has_modem() {
+            // The modem would overwrite the operator's rate within seconds.
+            return Err("the modem reports its rate by DLEP".to_owned());
+        }
+        Ok(())
     }
 
     /// Returns the sessions with the peer of this name.
@@ -300,8 +321,9 @@ impl PeerTable {
             let reported = self.rates.validity(now, *session);
             let share = hop.share(*session).unwrap_or_default();
             let links = hop.link_status(*session, &self.links);
+            // A session over several links counts as over TCP if none of them carries UDP.
             let over_tcp = match links.is_empty() {
-                true => hop.links().carries((0, peer.address), Some(*session)),
+                true => hop.links().carries(0, peer.address, Some(*session)),
                 false => links.iter().all(|link| link.over_tcp),
             };
             Some(SessionStatus {
@@ -313,16 +335,16 @@ impl PeerTable {
                 reachable: peer.reachable,
                 outages: peer.outages,
                 rate_source: source_in_use(self.source, stats.rate_state).to_owned(),
-                told_by_modem: reported.is_some_and(|it| it.by_modem),
+                told_by_modem: reported.is_some_and(|validity| validity.by_modem),
                 weight: share.weight,
                 guaranteed_bit_s: share.guaranteed.map(BitRate::bits_per_second),
                 maximum_bit_s: share.maximum.map(BitRate::bits_per_second),
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
                 links,
-                told_for_s: reported.map(|it| it.left.as_secs_f64()),
-                told_age_s: reported.map(|it| it.age.as_secs_f64()),
-                told_bit_s: reported.map(|it| it.reported.bits_per_second()),
+                told_for_s: reported.map(|validity| validity.left.as_secs_f64()),
+                told_age_s: reported.map(|validity| validity.age.as_secs_f64()),
+                told_bit_s: reported.map(|validity| validity.reported.bits_per_second()),
                 ..status_of_stats(&stats)
             })
         };

@@ -20,7 +20,7 @@ use crate::presence;
 /// The local end of one of a terminal's links; by default, of its only link.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LocalEnd {
-    /// Number of the link.
+    /// Number of the link in the order of `[[link]]`, from 0.
     pub(crate) link: u8,
     /// Name of the link, if the configuration has `[[link]]`.
     pub(crate) name: Option<String>,
@@ -41,7 +41,7 @@ impl LocalEnd {
         if ends.is_empty() { vec![Self::default()] } else { ends }
     }
 
-    /// The configured local address.
+    /// The configured local address; [`None`] if the system chooses it.
     #[cfg(test)]
     pub(crate) fn source(&self) -> Option<IpAddr> {
         self.source
@@ -82,8 +82,13 @@ struct LinkSocket {
 
 impl LinkSocket {
     fn new(link: &LinkConfig, usual: SocketAddr) -> Self {
-        let (name, interface) = (link.name.clone(), link.interface.clone());
-        Self { name, local: local(link, usual), interface, index: 0, socket: None }
+        Self {
+            name: link.name.clone(),
+            local: local(link, usual),
+            interface: link.interface.clone(),
+            index: 0,
+            socket: None,
+        }
     }
 
     /// Returns whether the interface has been removed, has appeared, or was created again.
@@ -144,8 +149,13 @@ pub(crate) struct HopSockets {
 impl From<UdpLink> for HopSockets {
     fn from(link: UdpLink) -> Self {
         let local = (Ipv6Addr::UNSPECIFIED, 0).into();
-        let (name, interface, socket) = (String::new(), None, Some(link));
-        let only = LinkSocket { name, local, interface, index: 0, socket };
+        let only = LinkSocket {
+            name: String::new(),
+            local,
+            interface: None,
+            index: 0,
+            socket: Some(link),
+        };
         Self { links: vec![only], turn: 0, changes: None, has_changed: AtomicBool::new(false) }
     }
 }

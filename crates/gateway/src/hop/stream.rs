@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::sync::MutexGuard;
 use std::task::{Context, Poll, Waker};
 
 use compression::StreamRead;
@@ -29,7 +30,7 @@ impl SessionStream {
         self.key.1
     }
 
-    /// Reads available data into `buffer`. Never returns [`Read::Blocked`].
+    /// Reads available data into `buffer`. Never returns [`ReadOutcome::Blocked`].
     pub(crate) fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -37,7 +38,8 @@ impl SessionStream {
     ) -> Poll<Result<ReadOutcome, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
-        if let (Some(reason), None) = (entry.reset, &entry.coder) {
+        let is_coded = entry.coder.is_some();
+        if let Some(reason) = entry.reset.filter(|_| !is_coded) {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
@@ -47,14 +49,26 @@ impl SessionStream {
         if !state.may_work(self.key.0) {
             return self.wait_for_turn(&mut state, context, |entry| &mut entry.reader);
         }
-        let (endpoint, entry, compression) = state.parts(self.key);
+        if is_coded {
+            return self.poll_read_coded(state, context, buffer);
+        }
+        let (endpoint, _) = state.entry(self.key);
         // If the endpoint no longer has the stream, it was reset; a pending event has the reason.
-        let mut receive = |buffer: &mut [u8]| {
+        let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(ReadOutcome::Blocked);
+        self.handle_read(&mut state, context, read)
+    }
+
+    /// Continues [`Self::poll_read`] for a compressed stream.
+    fn poll_read_coded(
+        &self,
+        mut state: MutexGuard<'_, PartState>,
+        context: &Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<ReadOutcome, ResetReason>> {
+        let (endpoint, entry, compression) = state.parts(self.key);
+        let coded = entry.coder.as_mut().expect("the caller has seen the coder under this lock");
+        let receive = |buffer: &mut [u8]| {
             endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(ReadOutcome::Blocked)
-        };
-        let Some(coded) = &mut entry.coder else {
-            let read = receive(buffer);
-            return self.handle_read(&mut state, context, read);
         };
         let before = coded.work();
         let got = compression.read(coded, buffer, receive);
@@ -82,6 +96,7 @@ impl SessionStream {
             Err(error) => {
                 tracing::debug!("reset a stream with invalid data: {error}");
                 state.entry(self.key).1.coder = None;
+                // `abandon` takes the lock itself.
                 drop(state);
                 self.abandon(ResetReason::Reset);
                 Poll::Ready(Err(ResetReason::Reset))

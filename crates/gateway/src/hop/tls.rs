@@ -72,7 +72,7 @@ fn accepting(
             builder.with_client_cert_verifier(clients).with_single_cert(chain, key)
         });
     let mut config = config.map_err(|error| key_mismatch(files, &error))?;
-    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -106,6 +106,7 @@ fn key_mismatch(files: &TlsFiles, error: &Error) -> String {
 /// Creates the connector of a terminal, which accepts any certificate.
 pub(super) fn connector() -> io::Result<TlsConnector> {
     let provider = provider();
+    // SLACP authenticates both sides inside, so any certificate will do, also that of a proxy.
     let any = Arc::new(AnyCertificate(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -137,7 +138,7 @@ pub(crate) fn verifying_connector(
             config.with_client_auth_cert(chain, key).map_err(|error| key_mismatch(files, &error))?
         }
     };
-    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
@@ -157,7 +158,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     // Systems carry certificates that rustls cannot parse; one usable authority is enough.
     let (good, _) = roots.add_parsable_certificates(found);
     if good == 0 {
-        let place = authorities.map_or("this system".to_owned(), |it| it.display().to_string());
+        let place = authorities.map_or("this system".to_owned(), |path| path.display().to_string());
         return Err(format!("{place} has no certificate of an authority to verify others by"));
     }
     Ok(roots)

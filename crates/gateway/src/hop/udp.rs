@@ -58,6 +58,7 @@ impl UdpLink {
     /// # Errors
     /// The system's.
     pub(crate) fn from_socket(socket: Socket, v6: bool) -> io::Result<Self> {
+        // Without CAP_NET_ADMIN the system may permit less; then bursts may be lost.
         for buffer in [BufferKind::Receive, BufferKind::Send] {
             if let Err(error) = set_buffer(&socket, buffer, KERNEL_BUFFER) {
                 tracing::debug!("cannot enlarge the UDP socket's {buffer:?} buffer: {error}");
@@ -179,6 +180,7 @@ fn bind(local: SocketAddr, shared: bool) -> io::Result<Socket> {
 fn open(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if local.is_ipv6() {
+        // One socket for both versions, whatever the system's default (`bindv6only`).
         socket.set_only_v6(false)?;
     }
     Ok(socket)
@@ -211,6 +213,15 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     Ok(sockets)
 }
 
+/// The sockets of the process that this one replaces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SiblingSockets {
+    /// Number of its sockets, one for each of its parts.
+    pub(crate) count: u8,
+    /// The session indices that are that process's.
+    pub(crate) indices: IndexShare,
+}
+
 /// Binds sockets like [`bind_parts`], beside those of the process that this one replaces. The kernel
 /// steers packets of that process's sessions to it, and all others here.
 ///
@@ -219,12 +230,13 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
 pub(crate) fn bind_beside(
     local: SocketAddr,
     parts: u8,
-    (sockets, its): (u8, IndexShare),
+    before: SiblingSockets,
 ) -> io::Result<Vec<Socket>> {
+    // The earlier sockets keep their places in the group; the new ones come behind them.
     let bound = (0..parts.max(1)).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
-    let (least, largest) = its.first_bytes().into_inner();
-    let before = Some(EarlierSockets { sockets, first_bytes: (least, largest) });
+    let first_bytes = before.indices.first_bytes().into_inner();
+    let before = Some(EarlierSockets { sockets: before.count, first_bytes });
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts.max(1), before };
     steer(&bound[0], steering)?;
     Ok(bound)
@@ -353,13 +365,14 @@ impl DatagramBatch {
     /// Counts an appended datagram; the first one sets the label and the segment length.
     fn count_datagram(&mut self, label: DatagramLabel, len: usize) {
         if self.count == 0 {
-            (self.label, self.segment) = (Some(label), len);
+            self.label = Some(label);
+            self.segment = len;
         }
         self.count += 1;
     }
 }
 
-/// Outcome of [`DatagramBatch::build`].
+/// Outcome of [`DatagramBatch::build`] for the datagram that was built.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BuildOutcome {
     /// There was no datagram to build.

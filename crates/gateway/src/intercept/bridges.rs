@@ -59,8 +59,9 @@ pub(crate) fn find_filtered(interfaces: &[String]) -> Vec<FilteredBridge> {
         let bridge = kernel.bridge(name).ok()??;
         let [own_v4, own_v6] = bridge.filters;
         let versions = [v4 || own_v4, v6 || own_v6];
-        let (name, station) = (name.clone(), bridge.station);
-        versions.contains(&true).then_some(FilteredBridge { name, station, versions })
+        let station = bridge.station;
+        let filtered = FilteredBridge { name: name.clone(), station, versions };
+        filtered.versions.contains(&true).then_some(filtered)
     };
     interfaces.iter().filter_map(filtered).collect()
 }

@@ -35,7 +35,7 @@ struct PendingFlows {
     waiting: BTreeMap<pep::relay::PendingSyn, oneshot::Sender<TcpStream>>,
 }
 
-/// Outcome of [`Deferral::handle_syn`].
+/// Outcome of [`Deferral::handle_syn`] for a withheld SYN.
 pub(crate) enum SynOutcome {
     /// The first SYN of its connection.
     New(DeferredSyn),
@@ -58,7 +58,7 @@ impl Deferral {
         Self { injector, flows: Arc::default() }
     }
 
-    /// Handles a withheld SYN.
+    /// Handles a withheld SYN, which may be a retransmission.
     pub(crate) fn handle_syn(&self, syn: Syn) -> SynOutcome {
         let StreamOpening { source, destination, .. } = syn.open();
         let mut flows = self.lock();

@@ -42,15 +42,21 @@ impl Intake {
     ) -> Self {
         let bypass = BypassClock::new(now, BypassReason::PeerUnreachable);
         counters.refusals.enable();
-        let (answers, suspects) = (AnswerWatch::default(), String::new());
-        Self { interception, counters, scope: Scope::Nothing, bypass, answers, suspects }
+        Self {
+            interception,
+            counters,
+            scope: Scope::Nothing,
+            bypass,
+            answers: AnswerWatch::default(),
+            suspects: String::new(),
+        }
     }
 
-    /// Waits for the next connection, or for a change that requires [`Self::set`]. Cancel-safe.
+    /// Waits for the next connection, or for a change that requires [`Self::set_scope`]. Cancel-safe.
     pub(crate) async fn next(&mut self) -> IntakeEvent {
         tokio::select! {
             arrived = self.interception.next() => arrived,
-            // The caller then calls `set`, which applies the change.
+            // The caller then calls `set_scope`, which applies the change.
             () = self.counters.refusals.changed() => IntakeEvent::Nothing,
             () = clock::sleep_until(self.bypass.paused_until()) => IntakeEvent::Nothing,
             () = clock::sleep_until(self.answers.next_timeout()) => IntakeEvent::Nothing,
@@ -74,7 +80,7 @@ impl Intake {
             }
             IntakeEvent::Nothing => {}
             IntakeEvent::Seen(sightings) => {
-                sightings.into_iter().for_each(|it| self.record_sighting(now, it));
+                sightings.into_iter().for_each(|packet| self.record_sighting(now, packet));
             }
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
@@ -88,14 +94,15 @@ impl Intake {
         None
     }
 
-    fn record_sighting(&mut self, now: Instant, sighting: LoggedPacket) {
-        match sighting {
+    fn record_sighting(&mut self, now: Instant, packet: LoggedPacket) {
+        match packet {
             LoggedPacket::Syn { source, destination } => {
                 self.answers.handle_syn(now, source, destination);
             }
             LoggedPacket::Answer { source, destination } => {
                 self.answers.handle_answer(now, source, destination);
             }
+            // Answers may be among the lost packets, so the SYNs before count neither way.
             LoggedPacket::Gap => self.answers.forget(),
         }
     }
@@ -174,6 +181,7 @@ impl Intake {
         wanted: Result<Scope, BypassReason>,
         offline: Scope,
     ) -> Result<(), RunError> {
+        // Before the bypass is decided: it may pause interception.
         let others_pass = self.check_answers(now);
         let bypass = self.bypass.set(now, wanted.as_ref().err().copied());
         let wanted = match (wanted, bypass) {

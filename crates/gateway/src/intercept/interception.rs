@@ -95,7 +95,7 @@ impl Interception {
         Self::install(&InterceptConfig::nowhere(), &[], None).map_err(RunError::of_transparency)
     }
 
-    /// Installs everything; intercepts nothing until [`Self::take_over`]. `names`: redirection to a
+    /// Installs everything; intercepts nothing until [`Self::apply_scope`]. `names`: redirection to a
     /// resolver.
     ///
     /// # Errors
@@ -127,17 +127,13 @@ impl Interception {
     ) -> Result<Self, RunError> {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
-        let round = config.own_traffic || config.answer == AnswerTiming::Deferred;
-        if round && !routing::is_loopback_up() {
-            // Reinjected SYNs and own connections come in by loopback.
-            let refusal = KernelRefusal::expected(KernelOperation::Loopback, libc::ENETDOWN);
-            return Err(RunError::Interception(refusal));
-        }
+        check_loopback(config)?;
         // The table first: claiming it chooses the slot, which determines mark and routing table.
         let table = InterceptTable::claim(names.is_some()).map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
         without_v6 = without_v6.or(refusal);
+        // Only reported: the gateway changes no table but its own.
         for barrier in firewall::barriers(table.slot().mark()) {
             tracing::warn!("{barrier}");
         }
@@ -169,12 +165,13 @@ impl Interception {
 
     /// Restores rules and routes removed by other programs, or by the kernel when IPv6 or the loopback
     /// device went down. The IP versions are restored independently. Returns whether the next
-    /// [`Self::take_over`] would intercept other connections than before.
+    /// [`Self::apply_scope`] would intercept other connections than before.
     pub(crate) fn follow_routes(&mut self) -> bool {
         let versions = versions(&self.listeners);
         let without_v6 = match self.routing.restore(&versions) {
             Ok(without_v6) => without_v6,
             Err(refusal) => {
+                // Tried again twice a second, so no warning.
                 tracing::debug!("{refusal}");
                 return false;
             }
@@ -189,7 +186,7 @@ impl Interception {
     }
 
     /// Applies changes of routes, rules and bridges of the machine. Returns whether the next
-    /// [`Self::take_over`] would intercept other connections than before.
+    /// [`Self::apply_scope`] would intercept other connections than before.
     pub(crate) fn follow_lans(&mut self) -> bool {
         let routes_differ = self.lans.follow();
         if routes_differ {
@@ -221,7 +218,8 @@ impl Interception {
     }
 
     fn log_bridge(&self, bridge: &FilteredBridge) {
-        let (name, mend) = (&bridge.name, bridge.fix_advice());
+        let name = &bridge.name;
+        let mend = bridge.fix_advice();
         if self.withheld.is_none() {
             tracing::warn!(
                 "connections from {name} pass unaccelerated: its frames pass through netfilter: {mend}"
@@ -250,7 +248,7 @@ impl Interception {
         })
     }
 
-    /// Sets the clients that pass because they get no answers, from the next [`Self::take_over`] on.
+    /// Sets the clients that pass because they get no answers, from the next [`Self::apply_scope`] on.
     pub(crate) fn set_unanswered(&mut self, clients: Vec<Prefix>) {
         self.rules.unanswered = clients;
     }
@@ -265,11 +263,12 @@ impl Interception {
         }
     }
 
-    /// Sets interfaces and policies for the next [`Self::take_over`]. Early or deferred answers stay as
+    /// Sets interfaces and policies for the next [`Self::apply_scope`]. Early or deferred answers stay as
     /// installed.
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[TrafficPolicy]) {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
+        // The routes are those over the clients' interfaces, so other interfaces have others.
         self.lans.follow_interfaces(&config.interfaces);
         self.rules.lans = self.lans.routes().clone();
         self.follow_bridges();
@@ -281,14 +280,14 @@ impl Interception {
         self.without_v6.as_ref()
     }
 
-    /// Starts or stops the redirection of queries to the resolver at the next [`Self::take_over`]. Returns
+    /// Starts or stops the redirection of queries to the resolver at the next [`Self::apply_scope`]. Returns
     /// whether that is a change.
     pub(crate) fn redirect_queries(&mut self, answer: bool) -> bool {
         let names = self.rules.names.as_mut();
         names.is_some_and(|names| std::mem::replace(&mut names.answering, answer) != answer)
     }
 
-    /// Sets the destinations and clients that pass, from the next [`Self::take_over`] on.
+    /// Sets the destinations and clients that pass, from the next [`Self::apply_scope`] on.
     pub(crate) fn set_exemptions(&mut self, passing: PassExemptions) {
         self.rules.exemptions = passing;
     }
@@ -323,6 +322,7 @@ impl Interception {
             seen = next_sightings(&mut self.watch) => return IntakeEvent::Seen(seen),
             accept = accept(&self.listeners) => accept,
         };
+        // With deferred answers, each connection belongs to a task that waits for it.
         let deferral = self.withheld.as_ref().and_then(|withheld| withheld.deferral.as_ref());
         match (accept, deferral) {
             (AcceptOutcome::Connection(accepted), Some(deferral)) => {
@@ -351,6 +351,17 @@ impl Interception {
             SynOutcome::Dropped => IntakeEvent::Nothing,
         }
     }
+}
+
+/// Checks that the loopback device is up where SYNs go through it.
+fn check_loopback(config: &InterceptConfig) -> Result<(), RunError> {
+    // Reinjected SYNs and own connections come in by loopback.
+    let is_needed = config.own_traffic || config.answer == AnswerTiming::Deferred;
+    if is_needed && !routing::is_loopback_up() {
+        let refusal = KernelRefusal::expected(KernelOperation::Loopback, libc::ENETDOWN);
+        return Err(RunError::Interception(refusal));
+    }
+    Ok(())
 }
 
 impl Withheld {

@@ -272,17 +272,18 @@ impl Survey {
             // Then the outgoing interface does not tell clients from the way to the hop.
             let is_one_armed =
                 everywhere && self.interfaces.iter().any(|each| each.is_uplink(version));
+            // Elsewhere the kernel's own look-up is enough, which each SYN takes in the table.
             let asking = self.interfaces.iter().enumerate();
             let asking = asking.filter(|(_, each)| {
                 each.is_matched_by_rule || is_one_armed || each.is_uplink(version)
             });
             let asking: Vec<usize> = asking.map(|(place, _)| place).collect();
             for place in asking {
-                let LanInterface { name, index, .. } = &self.interfaces[place];
-                let (name, index) = (name.clone(), *index);
+                let index = self.interfaces[place].index;
+                let name = self.interfaces[place].name.clone();
                 let Some(source) = self.neighbour(place, version) else { continue };
                 for to in self.prefixes(version) {
-                    let Some(is_nearby) = self.is_nearby((source, index), to)? else { continue };
+                    let Some(is_nearby) = self.is_nearby(source, index, to)? else { continue };
                     found.push(LanRoute { from: name.clone(), to, is_nearby });
                 }
             }
@@ -293,9 +294,10 @@ impl Survey {
     /// Finds a possible neighbour on this interface, as the source address of look-ups.
     fn neighbour(&mut self, place: usize, version: IpFamily) -> Option<IpAddr> {
         let mut neighbours = self.interfaces[place].neighbours(version);
-        neighbours.find(|it| {
+        neighbours.find(|address| {
             // Not an address of this machine, which the kernel rejects as the source of a received packet.
-            self.kernel.route(*it).is_ok_and(|route| route.header.kind == RouteType::Unicast)
+            let route = self.kernel.route(*address);
+            route.is_ok_and(|route| route.header.kind == RouteType::Unicast)
         })
     }
 
@@ -314,22 +316,26 @@ impl Survey {
         sorted.into_iter().take(MOST).filter_map(prefix).collect()
     }
 
-    /// Looks up whether packets with this source and incoming interface are routed to clients, or to
-    /// another router than the default route's. `None` if they have no route, or are for this machine.
-    fn is_nearby(&mut self, from: (IpAddr, u32), to: Prefix) -> io::Result<Option<bool>> {
+    /// Looks up whether packets with this source and incoming interface (by index) are routed to clients, or
+    /// to another router than the default route's. `None` if they have no route, or are for this machine.
+    fn is_nearby(&mut self, source: IpAddr, incoming: u32, to: Prefix) -> io::Result<Option<bool>> {
         let everywhere = self.nearby == LocalInterfaces::AllInterfaces;
         for address in sample_hosts(to) {
-            let route = match self.kernel.route_from(from, address) {
+            let route = match self.kernel.route_from(source, incoming, address) {
                 Ok(route) if route.header.kind == RouteType::Unicast => route,
                 Ok(_) => continue,
                 Err(error) if is_no_route(&error) => continue,
                 Err(error) => return Err(error),
             };
             let version = IpFamily::of(address);
-            let mut nearby = self.interfaces.iter().filter(|it| everywhere || it.index == from.1);
+            let mut nearby =
+                self.interfaces.iter().filter(|each| everywhere || each.index == incoming);
             let through = nearby.find(|each| device_of(&route) == Some(each.index));
             let router = router_of(&route.attributes);
-            return Ok(Some(through.is_some_and(|it| it.uplinks(version).all(|up| up != router))));
+            // A route by the default route's router leads to the WAN, though over a clients' interface.
+            let leads_to_clients =
+                |through: &LanInterface| through.uplinks(version).all(|uplink| uplink != router);
+            return Ok(Some(through.is_some_and(leads_to_clients)));
         }
         Ok(None)
     }

@@ -29,7 +29,7 @@ pub(crate) struct AcceptedConnection {
     pub(crate) open: StreamOpening,
 }
 
-/// Result of [`Listener::accept`].
+/// Result of [`Listener::accept`], once a connection has arrived.
 #[derive(Debug)]
 pub(crate) enum AcceptOutcome {
     Connection(AcceptedConnection),

@@ -27,7 +27,7 @@
 //! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
 //! they come in again and are intercepted. Later packets must take the same path, which the
 //! connection mark (conntrack) selects: a set of addresses and ports would need a time-out, and an
-//! idle connection outlives any. The gateway's own packets bear another mark, [`PASSING`], and pass.
+//! idle connection outlives any. The gateway's own packets bear another mark, [`PASS_MARK`], and pass.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -156,7 +156,7 @@ impl Scope {
     }
 }
 
-/// Matches a destination network.
+/// Matches a destination network: its IP version, then the address.
 pub(crate) fn to(network: &Prefix) -> NftRule {
     vec![Term::Version(IpFamily::of(network.address())), Term::ToPrefix(*network)]
 }
@@ -238,7 +238,8 @@ impl NameRules {
         if !self.answering {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
-        let each = || interfaces.iter().map(|it| vec![Term::FromInterface((*it).clone())]);
+        let each =
+            || interfaces.iter().map(|interface| vec![Term::FromInterface((*interface).clone())]);
         let names = each().flat_map(|from| self.names(slot, &from)).collect();
         let pool = each().flat_map(|from| {
             let refused = [Term::Tcp, Term::RejectReset];
@@ -255,7 +256,7 @@ impl NameRules {
         let mut rules = Vec::new();
         for pool in &self.pool {
             let version = IpFamily::of(pool.address());
-            let taken = self.connections.iter().filter(|(it, _)| *it == version);
+            let taken = self.connections.iter().filter(|(of, _)| *of == version);
             rules.extend(taken.map(|(version, port)| {
                 [from, &to(pool), &[Term::Tcp], &tproxy(slot, *version, *port)].concat()
             }));
@@ -310,11 +311,12 @@ impl Rules {
                 NftChain::plain(OWN_CHAIN, self.own(scope)),
             ]);
         }
+        // Emptied, not removed: the chains on hooks jump to them.
         if *scope == Scope::Nothing {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
         if let Some(names) = &self.names {
-            let usable = |version| self.listeners.iter().any(|(it, _)| *it == version);
+            let usable = |version| self.listeners.iter().any(|(of, _)| *of == version);
             let names = names.of_versions(usable);
             // On bridges with filtered frames, redirected queries would be lost.
             let usable = self.interfaces.iter().filter(|name| self.bridge(name).is_none());
@@ -471,8 +473,10 @@ fn hook(slot: GatewaySlot, names: bool) -> NftChain {
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
     if names {
+        // First: packets to addresses that stand for names are taken as long as the gateway runs.
         rules.insert(0, vec![Term::Tcp, Term::OnlySyn, Term::Jump(NAMES_CHAIN)]);
         rules.insert(1, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
+        // Last: segments of connections that the gateway carries have been accepted by then.
         rules.push(vec![Term::Tcp, Term::Jump(POOL_CHAIN)]);
     }
     NftChain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
@@ -511,7 +515,7 @@ fn empty<const N: usize>(names: [&'static str; N]) -> Vec<NftChain> {
 pub(crate) struct InterceptTable {
     table: NftTable,
     slot: GatewaySlot,
-    /// The policies that the counters belong to; `None` before the first [`Self::take_over`].
+    /// The policies that the counters belong to; `None` before the first [`Self::apply`].
     policies: Option<Vec<TrafficPolicy>>,
 }
 

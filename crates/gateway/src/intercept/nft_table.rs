@@ -15,7 +15,7 @@ use crate::intercept::rule::{COUNTER, Term};
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
 /// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.
 const OWNED: u32 = 1 << 1;
-/// Object messages (`linux/netfilter/nf_tables.h`).
+/// Messages about named objects, here counters (`linux/netfilter/nf_tables.h`).
 const NEW_OBJECT: libc::c_int = 18;
 const GET_OBJECT: libc::c_int = 19;
 const DELETE_OBJECT: libc::c_int = 20;
@@ -109,8 +109,12 @@ impl Hook {
 
     /// Hook of locally sent packets, without influence on their route.
     pub(crate) const fn sent(behind_mangle: i32) -> Self {
-        let (number, base) = (libc::NF_INET_LOCAL_OUT, BasePriority::Mangle);
-        Self { kind: "filter", number, base, behind: behind_mangle }
+        Self {
+            kind: "filter",
+            number: libc::NF_INET_LOCAL_OUT,
+            base: BasePriority::Mangle,
+            behind: behind_mangle,
+        }
     }
 
     const fn priority(self) -> i32 {
@@ -213,12 +217,14 @@ impl NftTable {
         let mut batch = MessageBatch::new();
         let plain = || chains.iter().filter(|chain| chain.hook.is_none());
         for chain in plain() {
+            // Without the handle of a rule, this deletes all rules of the chain.
             batch.message(libc::NFT_MSG_DELRULE, FAMILY, 0, |rule| {
                 rule.text(1, &self.name);
                 rule.text(2, chain.name);
             });
         }
         if let Some(counters) = &counters {
+            // Only now: the rules that were deleted referred to them.
             for counter in &self.counters {
                 about_counter(&mut batch, DELETE_OBJECT, 0, &self.name, counter);
             }
@@ -305,6 +311,7 @@ fn add_chains(batch: &mut MessageBatch, table: &str, chains: &[NftChain]) {
                 attributes.number(1, hook.number as u32);
                 attributes.number(2, hook.priority() as u32);
             });
+            // By default packets pass: what the gateway does not take goes its usual way.
             message.number(5, libc::NF_ACCEPT as u32);
             message.text(7, hook.kind);
         });

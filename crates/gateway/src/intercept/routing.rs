@@ -87,8 +87,7 @@ impl Routing {
     }
 }
 
-/// Runs `work` for each version, even after a failure. A machine may have no IPv6, or have it switched
-/// off, so a refusal for IPv6 is returned as a value.
+/// Runs `work` for each version, even after a failure. A refusal for IPv6 is returned as a value.
 ///
 /// # Errors
 /// The refusal for IPv4.
@@ -96,7 +95,9 @@ pub(crate) fn for_versions(
     versions: &[IpFamily],
     mut work: impl FnMut(IpFamily) -> Result<(), KernelRefusal>,
 ) -> Result<Option<KernelRefusal>, KernelRefusal> {
-    let (mut without_v4, mut without_v6) = (Ok(()), None);
+    // IPv4 is required, IPv6 is not: machines without it, or with it switched off, are common.
+    let mut without_v4 = Ok(());
+    let mut without_v6 = None;
     for version in versions {
         match work(*version) {
             Err(refusal) if *version == IpFamily::V6 => without_v6 = Some(refusal),

@@ -9,7 +9,7 @@ use pep::traffic::{IpFamily, PolicySubject, Prefix, TCP};
 
 use crate::intercept::policy;
 
-/// Attribute numbers (`linux/netfilter/nf_tables.h`).
+/// Numbers of netlink attributes that several expressions share (`linux/netfilter/nf_tables.h`).
 mod attribute {
     pub(super) const LIST_ELEMENT: u16 = 1;
     pub(super) const EXPRESSION_NAME: u16 = 1;
@@ -36,15 +36,18 @@ pub(crate) const COUNTER: u32 = 1;
 const DNS_FLAGS_OFFSET: u32 = 8 + 2;
 const QR_OPCODE_RD: u8 = 0xf9;
 const RD: u8 = 0x01;
-/// NFT_REJECT_ICMPX_UNREACH with NFT_REJECT_ICMPX_PORT_UNREACH, and NFT_REJECT_TCP_RST.
-const UNREACHABLE: (u32, u8) = (2, 1);
-const RESET: (u32, u8) = (1, 0);
+/// Kinds of refusals: NFT_REJECT_ICMPX_UNREACH, and NFT_REJECT_TCP_RST, which has no code.
+const REJECT_BY_ICMP: u32 = 2;
+const REJECT_BY_RESET: u32 = 1;
+const NO_CODE: u8 = 0;
+/// NFT_REJECT_ICMPX_PORT_UNREACH, which the kernel translates for each IP version.
+const PORT_UNREACHABLE: u8 = 1;
 const FIB_BY_SOURCE: u32 = 1 << 0;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
 /// Hardware type of Ethernet (`linux/if_arp.h`).
 const ARPHRD_ETHER: u16 = 1;
 const FIB_WITH_MARK: u32 = 1 << 2;
-/// NFT_FIB_RESULT_OIFNAME, NFT_FIB_RESULT_ADDRTYPE.
+/// Results of a route look-up: NFT_FIB_RESULT_OIFNAME, NFT_FIB_RESULT_ADDRTYPE.
 const FIB_INTERFACE: u32 = 2;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
@@ -64,11 +67,11 @@ pub(crate) const PASS_MARK: FirewallMark = FirewallMark { value: 1 << 24, mask: 
 pub(crate) enum Term {
     /// The packet is IPv4, or IPv6.
     Version(IpFamily),
-    /// The packet is TCP.
+    /// The packet is a TCP segment, of either IP version.
     Tcp,
     /// The packet is anything but TCP.
     NotTcp,
-    /// The packet is UDP.
+    /// The packet is a UDP datagram, of either IP version.
     Udp,
     /// The packet is UDP from this port.
     UdpFrom(u16),
@@ -124,13 +127,13 @@ pub(crate) enum Term {
     RejectUnreachable,
     /// Reject a TCP segment with a reset.
     RejectReset,
-    /// Set the packet's mark.
+    /// Set the packet's mark, within the mask.
     SetMark(FirewallMark),
-    /// Set the connection's mark.
+    /// Set the connection's mark, within the mask.
     MarkConnection(FirewallMark),
     /// Count for the policy with this index.
     Count(usize, PolicySubject),
-    /// Count as prohibited.
+    /// Count as prohibited, in the counter [`REFUSED`].
     CountRefused,
     /// Copy to the log group.
     Log(u16),
@@ -140,11 +143,11 @@ pub(crate) enum Term {
     Masquerade,
     /// Accept: ends the hook's chain.
     Accept,
-    /// Drop the packet.
+    /// Drop the packet without an answer.
     Drop,
     /// Return to the calling chain.
     Return,
-    /// Call another chain.
+    /// Call another chain, which may return to this one.
     Jump(&'static str),
     /// Continue in another chain without returning to this one.
     Goto(&'static str),
@@ -157,120 +160,75 @@ fn protocol_family(version: IpFamily) -> libc::c_int {
     }
 }
 
-/// Offset and length of the source address in the IP header.
-fn source(version: IpFamily) -> (u32, u32) {
+/// Position of a field in a header, in bytes.
+#[derive(Clone, Copy)]
+struct HeaderField {
+    offset: u32,
+    length: u32,
+}
+
+/// The source address in the IP header.
+fn source(version: IpFamily) -> HeaderField {
     match version {
-        IpFamily::V4 => (12, 4),
-        IpFamily::V6 => (8, 16),
+        IpFamily::V4 => HeaderField { offset: 12, length: 4 },
+        IpFamily::V6 => HeaderField { offset: 8, length: 16 },
     }
 }
 
-/// Offset and length of the destination address in the IP header.
-fn destination(version: IpFamily) -> (u32, u32) {
+/// The destination address in the IP header.
+fn destination(version: IpFamily) -> HeaderField {
     match version {
-        IpFamily::V4 => (16, 4),
-        IpFamily::V6 => (24, 16),
+        IpFamily::V4 => HeaderField { offset: 16, length: 4 },
+        IpFamily::V6 => HeaderField { offset: 24, length: 16 },
     }
+}
+
+/// The IP version of a prefix.
+fn version_of(prefix: &Prefix) -> IpFamily {
+    IpFamily::of(prefix.address())
 }
 
 impl Term {
     /// Appends the term's expressions to a rule's list.
     pub(crate) fn encode(&self, list: &mut MessageBatch) {
         match self {
-            Self::Version(version) => {
-                load_meta(list, libc::NFT_META_NFPROTO);
-                compare(list, libc::NFT_CMP_EQ, &[protocol_family(*version) as u8]);
-            }
+            Self::Version(version) => encode_version(list, *version),
             Self::Tcp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_TCP),
             Self::NotTcp => compare_protocol(list, libc::NFT_CMP_NEQ, libc::IPPROTO_TCP),
             Self::Udp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP),
-            Self::UdpFrom(port) => {
-                compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP);
-                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
-                compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
-            }
-            Self::RecursionDesired => {
-                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
-                mask(list, &[QR_OPCODE_RD], &[0]);
-                compare(list, libc::NFT_CMP_EQ, &[RD]);
-            }
-            Self::HasAnyMark(any) => {
-                load_meta(list, libc::NFT_META_MARK);
-                mask(list, &any.to_ne_bytes(), &[0; 4]);
-                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
-            }
+            Self::UdpFrom(port) => encode_udp_from(list, *port),
+            Self::RecursionDesired => encode_recursion_desired(list),
+            Self::HasAnyMark(any) => encode_has_any_mark(list, *any),
             Self::OnlySyn => compare_flags(list, SYN),
             Self::SynAck => compare_flags(list, SYN | ACK),
-            Self::FromInterface(interface) => {
-                encode_interface(list, libc::NFT_META_IIFNAME, interface);
-            }
-            Self::ToInterface(interface) => {
-                encode_interface(list, libc::NFT_META_OIFNAME, interface);
-            }
-            Self::HasMark(mark) => {
-                load_meta(list, libc::NFT_META_MARK);
-                encode_is_marked(list, *mark);
-            }
-            Self::ConnectionHasMark(mark) => {
-                load_connection(list, CONNECTION_MARK);
-                encode_is_marked(list, *mark);
-            }
-            Self::ToPrefix(prefix) => {
-                encode_prefix(list, destination(IpFamily::of(prefix.address())), *prefix);
-            }
-            Self::FromPrefix(prefix) => {
-                encode_prefix(list, source(IpFamily::of(prefix.address())), *prefix);
-            }
+            Self::FromInterface(name) => encode_interface(list, libc::NFT_META_IIFNAME, name),
+            Self::ToInterface(name) => encode_interface(list, libc::NFT_META_OIFNAME, name),
+            Self::HasMark(mark) => encode_has_mark(list, *mark),
+            Self::ConnectionHasMark(mark) => encode_connection_has_mark(list, *mark),
+            Self::ToPrefix(prefix) => encode_prefix(list, destination(version_of(prefix)), *prefix),
+            Self::FromPrefix(prefix) => encode_prefix(list, source(version_of(prefix)), *prefix),
             Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
             Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
-            Self::IsReply => {
-                load_connection(list, CONNECTION_DIRECTION);
-                compare(list, libc::NFT_CMP_EQ, &[REPLY]);
-            }
+            Self::IsReply => encode_is_reply(list),
             Self::IsEstablished => {
-                load_connection(list, CONNECTION_STATE);
-                mask(list, &ESTABLISHED_OR_RELATED.to_ne_bytes(), &[0; 4]);
-                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+                encode_connection_bits(list, CONNECTION_STATE, ESTABLISHED_OR_RELATED);
             }
             Self::NotToThisMachine => encode_not_to(list, libc::RTN_LOCAL),
             Self::NotFromThisMachine => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
             Self::HasTranslatedDestination => {
-                load_connection(list, CONNECTION_STATUS);
-                mask(list, &TRANSLATED_DESTINATION.to_ne_bytes(), &[0; 4]);
-                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+                encode_connection_bits(list, CONNECTION_STATUS, TRANSLATED_DESTINATION);
             }
-            Self::RoutedTo(interface) => {
-                look_up(list, FIB_BY_DESTINATION | FIB_WITH_MARK, FIB_INTERFACE);
-                compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
-            }
-            Self::NotToMac(station) => {
-                // The station's address is read from an Ethernet header, which other devices lack.
-                load_meta(list, libc::NFT_META_IIFTYPE);
-                compare(list, libc::NFT_CMP_EQ, &ARPHRD_ETHER.to_ne_bytes());
-                load_header(list, libc::NFT_PAYLOAD_LL_HEADER, 0, 6);
-                compare(list, libc::NFT_CMP_NEQ, station);
-            }
-            Self::ToUnicast => {
-                encode_not_to(list, libc::RTN_BROADCAST);
-                encode_not_to(list, libc::RTN_MULTICAST);
-                encode_not_to(list, libc::RTN_ANYCAST);
-            }
-            Self::OfTransparentSocket => {
-                expression(list, "socket", |data| {
-                    data.number(1, 0);
-                    data.number(2, REGISTER);
-                });
-                compare(list, libc::NFT_CMP_EQ, &[1]);
-            }
+            Self::RoutedTo(interface) => encode_routed_to(list, interface),
+            Self::NotToMac(station) => encode_not_to_mac(list, station),
+            Self::ToUnicast => encode_to_unicast(list),
+            Self::OfTransparentSocket => encode_of_transparent_socket(list),
             Self::Tproxy(version, port) => encode_tproxy(list, listener(*version, *port)),
             Self::TproxyTo(socket) => encode_tproxy(list, *socket),
-            Self::RejectUnreachable => encode_refusal(list, UNREACHABLE),
-            Self::RejectReset => encode_refusal(list, RESET),
+            Self::RejectUnreachable => encode_refusal(list, REJECT_BY_ICMP, PORT_UNREACHABLE),
+            Self::RejectReset => encode_refusal(list, REJECT_BY_RESET, NO_CODE),
             Self::SetMark(mark) => encode_mark(list, *mark),
             Self::MarkConnection(mark) => encode_connection_mark(list, *mark),
-            Self::Log(group) => {
-                expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
-            }
+            Self::Log(group) => expression(list, "log", |data| data.bytes(1, &group.to_be_bytes())),
             Self::RateLimit(rate) => encode_limit(list, *rate),
             Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
@@ -282,6 +240,79 @@ impl Term {
             Self::Jump(chain) => verdict(list, libc::NFT_JUMP, Some(chain)),
         }
     }
+}
+
+fn encode_version(list: &mut MessageBatch, version: IpFamily) {
+    load_meta(list, libc::NFT_META_NFPROTO);
+    compare(list, libc::NFT_CMP_EQ, &[protocol_family(version) as u8]);
+}
+
+fn encode_udp_from(list: &mut MessageBatch, port: u16) {
+    compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP);
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
+    compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
+}
+
+fn encode_recursion_desired(list: &mut MessageBatch) {
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
+    mask(list, &[QR_OPCODE_RD], &[0]);
+    compare(list, libc::NFT_CMP_EQ, &[RD]);
+}
+
+fn encode_has_any_mark(list: &mut MessageBatch, any: u32) {
+    load_meta(list, libc::NFT_META_MARK);
+    mask(list, &any.to_ne_bytes(), &[0; 4]);
+    compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+}
+
+fn encode_has_mark(list: &mut MessageBatch, mark: FirewallMark) {
+    load_meta(list, libc::NFT_META_MARK);
+    encode_is_marked(list, mark);
+}
+
+fn encode_connection_has_mark(list: &mut MessageBatch, mark: FirewallMark) {
+    load_connection(list, CONNECTION_MARK);
+    encode_is_marked(list, mark);
+}
+
+fn encode_is_reply(list: &mut MessageBatch) {
+    load_connection(list, CONNECTION_DIRECTION);
+    compare(list, libc::NFT_CMP_EQ, &[REPLY]);
+}
+
+/// Matches connections that have any of these bits in the property `key`.
+fn encode_connection_bits(list: &mut MessageBatch, key: u32, any: u32) {
+    load_connection(list, key);
+    mask(list, &any.to_ne_bytes(), &[0; 4]);
+    compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+}
+
+fn encode_routed_to(list: &mut MessageBatch, interface: &str) {
+    look_up(list, FIB_BY_DESTINATION | FIB_WITH_MARK, FIB_INTERFACE);
+    compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
+}
+
+fn encode_not_to_mac(list: &mut MessageBatch, station: &[u8; 6]) {
+    // The station's address is read from an Ethernet header, which other devices lack.
+    load_meta(list, libc::NFT_META_IIFTYPE);
+    compare(list, libc::NFT_CMP_EQ, &ARPHRD_ETHER.to_ne_bytes());
+    load_header(list, libc::NFT_PAYLOAD_LL_HEADER, 0, 6);
+    compare(list, libc::NFT_CMP_NEQ, station);
+}
+
+fn encode_to_unicast(list: &mut MessageBatch) {
+    encode_not_to(list, libc::RTN_BROADCAST);
+    encode_not_to(list, libc::RTN_MULTICAST);
+    encode_not_to(list, libc::RTN_ANYCAST);
+}
+
+fn encode_of_transparent_socket(list: &mut MessageBatch) {
+    // NFT_SOCKET_TRANSPARENT: the result is 1 for a transparent socket.
+    expression(list, "socket", |data| {
+        data.number(1, 0);
+        data.number(2, REGISTER);
+    });
+    compare(list, libc::NFT_CMP_EQ, &[1]);
 }
 
 /// References a counter of the table by name.
@@ -379,10 +410,10 @@ fn encode_limit(list: &mut MessageBatch, rate: u32) {
     });
 }
 
-/// Matches the address at `offset` of the IP header against the prefix.
-fn encode_prefix(list: &mut MessageBatch, (offset, length): (u32, u32), prefix: Prefix) {
-    load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
-    mask(list, &prefix.mask(), &vec![0; length as usize]);
+/// Matches an address of the IP header against the prefix.
+fn encode_prefix(list: &mut MessageBatch, field: HeaderField, prefix: Prefix) {
+    load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, field.offset, field.length);
+    mask(list, &prefix.mask(), &vec![0; field.length as usize]);
     match prefix.address() {
         IpAddr::V4(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
         IpAddr::V6(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
@@ -451,7 +482,7 @@ fn encode_tproxy(list: &mut MessageBatch, to: SocketAddr) {
     });
 }
 
-fn encode_refusal(list: &mut MessageBatch, (kind, code): (u32, u8)) {
+fn encode_refusal(list: &mut MessageBatch, kind: u32, code: u8) {
     expression(list, "reject", |data| {
         data.number(1, kind);
         data.bytes(2, &[code]);
@@ -485,10 +516,10 @@ fn encode_remark(list: &mut MessageBatch, wanted: FirewallMark) {
 /// NFT_CT_STATE, and nftables' bits for IP_CT_ESTABLISHED and IP_CT_RELATED.
 const CONNECTION_STATE: u32 = 0;
 const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
-/// NFT_CT_DIRECTION, and IP_CT_DIR_REPLY.
+/// NFT_CT_DIRECTION, and its value IP_CT_DIR_REPLY for packets towards the originator.
 const CONNECTION_DIRECTION: u32 = 1;
 const REPLY: u8 = 1;
-/// NFT_CT_MARK.
+/// NFT_CT_MARK, in host byte order.
 const CONNECTION_MARK: u32 = 3;
 
 /// NFT_CT_STATUS, and its bit IPS_DST_NAT.
@@ -557,56 +588,32 @@ impl fmt::Display for Term {
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::SynAck => f.write_str("tcp flags & (fin | syn | rst | ack) == (syn | ack)"),
             Self::FromInterface(interface) => write!(f, "iifname {interface:?}"),
-            Self::ToPrefix(prefix) => {
-                write!(f, "{} daddr {prefix}", header(IpFamily::of(prefix.address())))
-            }
-            Self::FromPrefix(prefix) => {
-                write!(f, "{} saddr {prefix}", header(IpFamily::of(prefix.address())))
-            }
-            Self::ToPorts(protocol, first, last) => {
-                let protocol = if *protocol == TCP { "tcp" } else { "udp" };
-                write!(f, "{protocol} dport {first}")?;
-                if first == last { Ok(()) } else { write!(f, "-{last}") }
-            }
+            Self::ToPrefix(to) => write!(f, "{} daddr {to}", header(version_of(to))),
+            Self::FromPrefix(from) => write!(f, "{} saddr {from}", header(version_of(from))),
+            Self::ToPorts(protocol, first, last) => write_ports(f, *protocol, *first, *last),
             Self::Dscp(version, dscp) => write!(f, "{} dscp {dscp}", header(*version)),
             Self::IsReply => f.write_str("ct direction reply"),
-            Self::Count(index, subject) => {
-                write!(f, "counter name {:?}", policy::counter(*index, *subject))
-            }
-            Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
+            Self::Count(index, subject) => write_count(f, &policy::counter(*index, *subject)),
+            Self::CountRefused => write_count(f, REFUSED),
             Self::IsEstablished => f.write_str("ct state established,related"),
             Self::NotToThisMachine => f.write_str("fib daddr type != local"),
             Self::NotFromThisMachine => f.write_str("fib saddr type != local"),
             Self::HasTranslatedDestination => f.write_str("ct status dnat"),
             Self::RoutedTo(interface) => write!(f, "fib daddr . mark oifname {interface:?}"),
-            Self::NotToMac(station) => {
-                let bytes = station.map(|byte| format!("{byte:02x}"));
-                write!(f, "ether daddr != {}", bytes.join(":"))
-            }
+            Self::NotToMac(station) => write_not_to_mac(f, station),
             Self::RateLimit(rate) => write!(f, "limit rate {rate}/second burst {rate} packets"),
-            Self::ToUnicast => f.write_str(
-                "fib daddr type != broadcast fib daddr type != multicast fib daddr type != \
-                     anycast",
-            ),
+            Self::ToUnicast => f.write_str(TO_UNICAST),
             Self::OfTransparentSocket => f.write_str("socket transparent 1"),
             Self::Tproxy(version, port) => Self::TproxyTo(listener(*version, *port)).fmt(f),
             Self::TproxyTo(to) => write!(f, "tproxy {} to {to}", header(IpFamily::of(to.ip()))),
             Self::RejectUnreachable => f.write_str("reject with icmpx port-unreachable"),
             Self::RejectReset => f.write_str("reject with tcp reset"),
             Self::RecursionDesired => f.write_str("@th,80,8 & 0xf9 == 0x1"),
-            Self::SetMark(FirewallMark { value, mask }) => {
-                write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
-            }
+            Self::SetMark(mark) => write_set_mark(f, "meta", *mark),
             Self::ToInterface(interface) => write!(f, "oifname {interface:?}"),
-            Self::HasMark(FirewallMark { value, mask }) => {
-                write!(f, "meta mark & {mask:#010x} == {value:#010x}")
-            }
-            Self::ConnectionHasMark(FirewallMark { value, mask }) => {
-                write!(f, "ct mark & {mask:#010x} == {value:#010x}")
-            }
-            Self::MarkConnection(FirewallMark { value, mask }) => {
-                write!(f, "ct mark set ct mark & {:#010x} | {value:#010x}", !mask)
-            }
+            Self::HasMark(mark) => write_has_mark(f, "meta", *mark),
+            Self::ConnectionHasMark(mark) => write_has_mark(f, "ct", *mark),
+            Self::MarkConnection(mark) => write_set_mark(f, "ct", *mark),
             Self::Log(group) => write!(f, "log group {group}"),
             Self::Masquerade => f.write_str("masquerade"),
             Self::Drop => f.write_str("drop"),
@@ -616,4 +623,34 @@ impl fmt::Display for Term {
             Self::Jump(chain) => write!(f, "jump {chain}"),
         }
     }
+}
+
+const TO_UNICAST: &str =
+    "fib daddr type != broadcast fib daddr type != multicast fib daddr type != anycast";
+
+fn write_ports(f: &mut fmt::Formatter<'_>, protocol: u8, first: u16, last: u16) -> fmt::Result {
+    let protocol = if protocol == TCP { "tcp" } else { "udp" };
+    write!(f, "{protocol} dport {first}")?;
+    if first == last { Ok(()) } else { write!(f, "-{last}") }
+}
+
+fn write_count(f: &mut fmt::Formatter<'_>, counter: &str) -> fmt::Result {
+    write!(f, "counter name {counter:?}")
+}
+
+fn write_not_to_mac(f: &mut fmt::Formatter<'_>, station: &[u8; 6]) -> fmt::Result {
+    let bytes = station.map(|byte| format!("{byte:02x}"));
+    write!(f, "ether daddr != {}", bytes.join(":"))
+}
+
+/// Writes the match of a mark of the packet (`meta`) or its connection (`ct`).
+fn write_has_mark(f: &mut fmt::Formatter<'_>, of: &str, mark: FirewallMark) -> fmt::Result {
+    let FirewallMark { value, mask } = mark;
+    write!(f, "{of} mark & {mask:#010x} == {value:#010x}")
+}
+
+/// Writes the setting of a mark of the packet (`meta`) or its connection (`ct`).
+fn write_set_mark(f: &mut fmt::Formatter<'_>, of: &str, mark: FirewallMark) -> fmt::Result {
+    let FirewallMark { value, mask } = mark;
+    write!(f, "{of} mark set {of} mark & {:#010x} | {value:#010x}", !mask)
 }

@@ -20,7 +20,7 @@ use crate::intercept::rule::FirewallMark;
 /// Protocol of a raw socket that sends packets with their IP header.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
-/// Receives withheld SYNs.
+/// Receives withheld SYNs from the kernel's log group.
 pub(crate) struct SynTap {
     socket: WatchedDescriptor,
     waiting: VecDeque<Syn>,
@@ -105,6 +105,7 @@ fn raw_socket(version: IpFamily, mark: Option<FirewallMark>) -> io::Result<Socke
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(WHOLE_PACKETS)))?;
     socket.set_nonblocking(true)?;
     if let Some(mark) = mark {
+        // The rule for reinjected SYNs lets in only what bears the mark.
         socket.set_mark(mark.value)?;
     }
     Ok(socket)

@@ -47,10 +47,9 @@ impl TerminalAccounts {
     pub(crate) fn open(now: Instant, state: Option<&Path>) -> Self {
         let file = state.map(|directory| directory.join("hub-accounts.json"));
         let accounts = file.as_deref().map(load).unwrap_or_default();
-        let (ledger, names) = (Ledger::new(accounts), BTreeMap::new());
         Self {
-            ledger,
-            names,
+            ledger: Ledger::new(accounts),
+            names: BTreeMap::new(),
             file,
             save: Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL),
             writer: None,
@@ -59,8 +58,9 @@ impl TerminalAccounts {
 
     /// Applies the names and quotas of the permitted terminals.
     pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal]) {
-        self.names = terminals.iter().map(|it| (it.key, it.name.clone())).collect();
-        let quota = |it: &PermittedTerminal| Some((it.key, it.volume.clone()?));
+        self.names =
+            terminals.iter().map(|terminal| (terminal.key, terminal.name.clone())).collect();
+        let quota = |terminal: &PermittedTerminal| Some((terminal.key, terminal.volume.clone()?));
         let quotas: BTreeMap<PublicKey, VolumeQuota> = terminals.iter().filter_map(quota).collect();
         self.ledger.configure(quotas);
     }
@@ -107,6 +107,7 @@ impl TerminalAccounts {
 
     /// Saves the accounts if they have changed, and waits for the disk.
     pub(crate) fn save(&mut self) {
+        // An older text must not be written after this one.
         self.wait();
         self.begin_saving();
         self.wait();
@@ -142,7 +143,7 @@ impl TerminalAccounts {
             terminal: self.names.get(key).cloned().unwrap_or_default(),
             key: format_public_key(key),
             last_used_unix_s: account.last_used,
-            classes: account.classes.iter().map(|(name, it)| (name.clone(), usage(it))).collect(),
+            classes: classes(account),
             quota_bytes: quota.map(|quota| quota.volume.get()),
             quota_period: quota.map(|quota| quota.period.to_string()),
             quota_used_bytes: quota.map(|_| counted.map_or(0, |entry| entry.used)),
@@ -162,11 +163,11 @@ impl UsageForwarder {
         if self.0.as_ref().is_some_and(|sending| !sending.is_finished()) {
             return;
         }
-        let row = |(key, class, it): (PublicKey, String, TrafficUsage)| {
-            (it != TrafficUsage::default()).then(|| CarriedUsage {
+        let row = |(key, class, used): (PublicKey, String, TrafficUsage)| {
+            (used != TrafficUsage::default()).then(|| CarriedUsage {
                 key: format_public_key(&key),
                 class,
-                usage: usage(&it),
+                usage: usage(&used),
             })
         };
         let rows: Vec<CarriedUsage> = hop.take_usage().into_iter().filter_map(row).collect();
@@ -196,6 +197,10 @@ fn send(rows: &[CarriedUsage], to: &Path) {
             tracing::warn!("the accounts lack the traffic of {} terminals: {error}", rows.len());
         }
     }
+}
+
+fn classes(account: &TerminalAccount) -> BTreeMap<String, UsageStatus> {
+    account.classes.iter().map(|(name, used)| (name.clone(), usage(used))).collect()
 }
 
 fn usage(usage: &TrafficUsage) -> UsageStatus {
@@ -265,7 +270,7 @@ fn format(
         key: format_public_key(key),
         name: names.get(key).cloned().unwrap_or_default(),
         last_used_unix_s: account.last_used,
-        classes: account.classes.iter().map(|(name, it)| (name.clone(), usage(it))).collect(),
+        classes: classes(account),
         counted: account.counted.map(counted),
     };
     let terminals = accounts.iter().map(kept).collect();
@@ -275,6 +280,7 @@ fn format(
 
 fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, TerminalAccount>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // There is no file yet.
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -284,12 +290,13 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, TerminalAccount>> {
     }
     let account = |kept: AccountEntry| {
         let key = parse_public_key(&kept.key).map_err(|e| wrong(e.to_string()))?;
-        let counted = kept.counted.map(|it| -> io::Result<PeriodUsage> {
-            let period = it.period.parse().map_err(|why: &str| wrong(why.to_owned()))?;
-            Ok(PeriodUsage { period, number: it.number, used: it.used_bytes, before: it.before })
-        });
-        let classes = kept.classes.into_iter().map(|(name, it)| (name, it.into())).collect();
-        let counted = counted.transpose()?;
+        let counted = |quota: QuotaPeriod| -> io::Result<PeriodUsage> {
+            let QuotaPeriod { period, number, used_bytes: used, before } = quota;
+            let period = period.parse().map_err(|why: &str| wrong(why.to_owned()))?;
+            Ok(PeriodUsage { period, number, used, before })
+        };
+        let classes = kept.classes.into_iter().map(|(name, used)| (name, used.into())).collect();
+        let counted = kept.counted.map(counted).transpose()?;
         Ok::<_, io::Error>((
             key,
             TerminalAccount { classes, last_used: kept.last_used_unix_s, counted },

@@ -11,7 +11,7 @@ use crate::hop::peers::PeerTable;
 
 /// Maximum events that a session records between two reads.
 const LOG_CAPACITY: usize = 65_536;
-/// Maximum events per answer.
+/// Maximum events of each session in an answer.
 const MAX_EVENTS: usize = 20_000;
 /// A reader that has not asked for this long is gone.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +34,8 @@ impl EventReader {
     pub(crate) fn read(
         &mut self,
         now: Instant,
-        (hop, peers): (&Hop, &PeerTable),
+        hop: &Hop,
+        peers: &PeerTable,
         reader: u64,
         peer: Option<&str>,
     ) -> Result<Vec<String>, String> {
@@ -57,11 +58,13 @@ impl EventReader {
             events.extend(hop.events(*session, LOG_CAPACITY, MAX_EVENTS));
             let overwritten = hop.stats(*session).map_or(0, |stats| stats.log_overwritten);
             let known = self.overwritten.insert(*session, overwritten).unwrap_or(0);
+            // The session counts from its beginning: only the growth is reported.
             if let missed @ 1.. = overwritten.saturating_sub(known) {
                 let name = quoted(name);
                 lines.push(format!(r#"{{"peer":{name},"event":"overwritten","count":{missed}}}"#));
             }
         }
+        // Each session has a log of its own; a reader gets one, in the order of time.
         events.sort_by_key(|entry| entry.time);
         lines.extend(events.iter().map(|entry| line(&wanted[&entry.session], entry)));
         Ok(lines)
@@ -129,10 +132,10 @@ mod tests {
         let (mut hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
         talk(&mut hops);
-        let first = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        let first = reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         assert_eq!(first, Vec::<String>::new());
         talk(&mut hops);
-        let lines = reader.read(hops.now, (&hub, &peers), 1, Some(NAME)).unwrap();
+        let lines = reader.read(hops.now, &hub, &peers, 1, Some(NAME)).unwrap();
         assert!(!lines.is_empty());
         let times = lines.iter().map(|line| {
             let object: serde_json::Value = serde_json::from_str(line).expect(line);
@@ -140,34 +143,34 @@ mod tests {
             object["time"].as_f64().expect(line)
         });
         assert!(times.collect::<Vec<_>>().is_sorted());
-        assert_eq!(reader.read(hops.now, (&hub, &peers), 1, None), Ok(vec![]));
+        assert_eq!(reader.read(hops.now, &hub, &peers, 1, None), Ok(vec![]));
     }
 
     #[test]
     fn another_reader_waits_until_the_first_has_gone() {
         let (mut hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
-        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         let last = hops.now + READER_TIMEOUT;
-        assert!(reader.read(last, (&hub, &peers), 2, None).unwrap_err().contains("another"));
+        assert!(reader.read(last, &hub, &peers, 2, None).unwrap_err().contains("another"));
         talk(&mut hops);
         let gone = last + Duration::from_nanos(1);
         // What was recorded for the first is not of interest to the second.
-        assert_eq!(reader.read(gone, (&hub, &peers), 2, None), Ok(vec![]));
-        assert!(reader.read(gone, (&hub, &peers), 1, None).is_err());
+        assert_eq!(reader.read(gone, &hub, &peers, 2, None), Ok(vec![]));
+        assert!(reader.read(gone, &hub, &peers, 1, None).is_err());
     }
 
     #[test]
     fn another_reader_begins_at_once_if_the_first_says_that_it_ends() {
         let (mut hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
-        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         reader.end(&hub, &peers, 2);
-        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_err());
+        assert!(reader.read(hops.now, &hub, &peers, 2, None).is_err());
         reader.end(&hub, &peers, 1);
         talk(&mut hops);
         assert_eq!(hub.events(hops.sessions[0], LOG_CAPACITY, MAX_EVENTS), vec![]);
-        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_ok());
+        assert!(reader.read(hops.now, &hub, &peers, 2, None).is_ok());
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
         let (mut hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
         let [session, _] = hops.sessions;
-        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         reader.expire(hops.now + READER_TIMEOUT, &hub, &peers);
         talk(&mut hops);
         assert!(
@@ -191,9 +194,9 @@ mod tests {
     fn a_peer_without_a_session_is_an_error_and_takes_the_log_from_nobody() {
         let (hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
-        let unknown = reader.read(hops.now, (&hub, &peers), 1, Some("other"));
+        let unknown = reader.read(hops.now, &hub, &peers, 1, Some("other"));
         assert_eq!(unknown.unwrap_err(), "no session with other");
-        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_ok());
+        assert!(reader.read(hops.now, &hub, &peers, 2, None).is_ok());
     }
 
     #[test]
@@ -201,16 +204,16 @@ mod tests {
         let (mut hops, peers) = ship();
         let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
         let [session, _] = hops.sessions;
-        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         // Room for one event until the next request.
         assert_eq!(hub.events(session, 1, 0), vec![]);
         talk(&mut hops);
         let missed = hub.stats(session).unwrap().log_overwritten;
         assert!(missed > 0);
-        let lines = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        let lines = reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         let told: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
         assert_eq!((&told["event"], &told["count"]), (&"overwritten".into(), &missed.into()));
-        let again = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        let again = reader.read(hops.now, &hub, &peers, 1, None).unwrap();
         assert!(!again.iter().any(|line| line.contains("overwritten")), "{again:?}");
     }
 }

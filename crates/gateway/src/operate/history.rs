@@ -1,8 +1,8 @@
 //! The last hour of a gateway and of its sessions, for the dashboard: figures and events.
 //!
-//! It is fed with a [`Status`] each second, whose differences are the events. It has no clock of
-//! its own. Memory is bounded: [`MAX_SESSIONS`] sessions of 23 kB of figures ([`Series`]), 2 kB
-//! for each of at most [`MOST_CLASSES`] classes, and at most [`EVENTS_PER_SESSION`] events. Further
+//! It is fed with a [`GatewayStatus`] each second, whose differences are the events. It has no clock of
+//! its own. Memory is bounded: [`MAX_SESSIONS`] sessions of 23 kB of figures ([`FigureSeries`]), 2 kB
+//! for each of at most [`MAX_CLASSES`] classes, and at most [`EVENTS_PER_SESSION`] events. Further
 //! sessions have no history.
 //!
 //! An event that begins and ends between two statuses is not seen, except outages and key renewals,
@@ -86,8 +86,13 @@ struct GatewayTotals {
 impl GatewayHistory {
     /// An empty history, whose seconds count from `origin`.
     pub(crate) fn new(origin: Instant) -> Self {
-        let (gateway, log) = (FigureSeries::new(), EventTimeline::new(GATEWAY_EVENTS));
-        Self { origin, gateway, tracks: BTreeMap::new(), log, last: None }
+        Self {
+            origin,
+            gateway: FigureSeries::new(),
+            tracks: BTreeMap::new(),
+            log: EventTimeline::new(GATEWAY_EVENTS),
+            last: None,
+        }
     }
 
     /// Records a status: its figures, and as events its differences to the last one.
@@ -106,7 +111,7 @@ impl GatewayHistory {
         self.end_others(second, &sessions);
     }
 
-    /// Seconds since the origin.
+    /// Seconds since the origin of this history.
     pub(crate) fn second(&self, now: Instant) -> u64 {
         now.saturating_since(self.origin).as_secs()
     }
@@ -132,6 +137,7 @@ impl GatewayHistory {
             from_hop: traffic.from_hop_bytes + traffic.down_bytes,
             status: events::GatewayState::of(status),
         };
+        // The first status has no rates.
         let mut sample = [f32::NAN; GATEWAY_FIGURES.len()];
         if let Some((at, last)) = &self.last {
             let past = now.saturating_since(*at).as_secs_f64();
@@ -174,7 +180,7 @@ impl GatewayHistory {
     fn end_others(&mut self, second: u64, there: &[&SessionStatus]) {
         let Self { tracks, log, .. } = self;
         for (key, track) in tracks.iter_mut() {
-            let gone = there.binary_search_by(|it| it.key.cmp(key)).is_err();
+            let gone = there.binary_search_by(|session| session.key.cmp(key)).is_err();
             if gone && std::mem::take(&mut track.up) {
                 track.add_event(second, log, TimelineKind::Down, String::new());
             }
@@ -185,9 +191,17 @@ impl GatewayHistory {
 
 impl SessionTrack {
     fn new(at: Instant, second: u64, session: &SessionStatus) -> Self {
-        let (series, log) = (FigureSeries::new(), EventTimeline::new(EVENTS_PER_SESSION));
-        let (classes, last) = (BTreeMap::new(), session.clone());
-        Self { series, classes, log, now: SessionRates::default(), last, at, second, up: false }
+        Self {
+            series: FigureSeries::new(),
+            classes: BTreeMap::new(),
+            log: EventTimeline::new(EVENTS_PER_SESSION),
+            now: SessionRates::default(),
+            last: session.clone(),
+            at,
+            second,
+            // The first record brings it up, which is an event.
+            up: false,
+        }
     }
 
     fn add_event(
@@ -250,9 +264,11 @@ impl SessionTrack {
                 continue;
             }
             // A class that is new in the status started at zero.
-            let earlier = before.map(|it| it.classes.iter().find(|it| it.name == class.name));
-            let sent = earlier.map(|earlier| earlier.map_or(0, |it| it.sent_bytes));
-            let rate = per_second(8, class.sent_bytes, sent.unwrap_or(class.sent_bytes), past_s);
+            let earlier = before.map(|status| {
+                let same = status.classes.iter().find(|earlier| earlier.name == class.name);
+                same.map_or(0, |earlier| earlier.sent_bytes)
+            });
+            let rate = per_second(8, class.sent_bytes, earlier.unwrap_or(class.sent_bytes), past_s);
             let series = self.classes.entry(class.name.clone()).or_insert_with(FigureSeries::new);
             series.record(second, [rate as f32]);
         }
@@ -265,11 +281,11 @@ impl SessionRates {
             per_second(bits, count(after), count(before), past_s)
         };
         Self {
-            sent_bit_s: rate(8, |it| it.bytes_sent),
-            received_bit_s: rate(8, |it| it.bytes_received),
-            lost_per_s: rate(1, |it| it.packets_lost),
-            restored_per_s: rate(1, |it| it.recovered),
-            repair_bit_s: rate(8, |it| it.repair_bytes),
+            sent_bit_s: rate(8, |status| status.bytes_sent),
+            received_bit_s: rate(8, |status| status.bytes_received),
+            lost_per_s: rate(1, |status| status.packets_lost),
+            restored_per_s: rate(1, |status| status.recovered),
+            repair_bit_s: rate(8, |status| status.repair_bytes),
         }
     }
 

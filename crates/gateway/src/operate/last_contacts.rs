@@ -57,8 +57,13 @@ impl LastContacts {
     pub(crate) fn open(now: Instant, state: Option<&Path>) -> Self {
         let file = state.map(|directory| directory.join("hub-last-contacts.json"));
         let contacts = file.as_deref().map(load).unwrap_or_default();
-        let (names, save) = (BTreeMap::new(), Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL));
-        Self { file, names, contacts, save, writer: None }
+        Self {
+            file,
+            names: BTreeMap::new(),
+            contacts,
+            save: Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL),
+            writer: None,
+        }
     }
 
     /// Applies the permitted terminals; others are forgotten. Invitations do not count as absent
@@ -122,6 +127,7 @@ impl LastContacts {
 
     /// Saves, and waits for the disk.
     pub(crate) fn save(&mut self, unix_s: u64, reachable: &BTreeSet<PublicKey>) {
+        // An older text must not be written after this one.
         self.wait();
         self.begin_saving(unix_s, reachable);
         self.wait();
@@ -153,7 +159,8 @@ impl LastContacts {
 const CONNECTED: &str = "it was connected until the hub stopped";
 
 fn format(contacts: BTreeMap<PublicKey, LastContact>) -> Vec<u8> {
-    let terminals = contacts.into_iter().map(|(key, it)| (format_public_key(&key), it)).collect();
+    let row = |(key, contact)| (format_public_key(&key), contact);
+    let terminals = contacts.into_iter().map(row).collect();
     let contents = LastContactFile { skyhop_last_contacts: FORMAT, terminals };
     serde_json::to_vec(&contents).expect("contacts are plain data")
 }
@@ -168,6 +175,7 @@ fn load(path: &Path) -> BTreeMap<PublicKey, LastContact> {
 
 fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, LastContact>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // There is no file yet.
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }

@@ -50,6 +50,7 @@ impl ProcessLimits {
 fn usable_memory() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(UNKNOWN_MEMORY);
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max");
+    // Without a limit the file reads `max`, which is no number.
     let group = group.ok().and_then(|text| text.trim().parse().ok());
     group.map_or(machine, |group: u64| group.min(machine))
 }

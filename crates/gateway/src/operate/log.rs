@@ -117,6 +117,7 @@ fn filter_from(
     variable: Option<String>,
     configured: Option<&LogFilter>,
 ) -> Result<EnvFilter, VariableError> {
+    // An empty variable counts as unset.
     let variable = variable.filter(|text| !text.is_empty());
     let parse = |text: String| text.parse().map_err(|cause| VariableError { text, cause });
     let variable: Option<LogFilter> = variable.map(parse).transpose()?;

@@ -105,7 +105,7 @@ impl MetricsServer {
 /// Opens a listener whose connections end if the reader accepts nothing for `slowest`.
 fn listen(address: SocketAddr, slowest: Duration) -> std::io::Result<TcpListener> {
     let listener = presence::listen(address)?;
-    // Accepted sockets inherit both options.
+    // Accepted sockets inherit both options. So the kernel ends slow readers, and no task has to watch them.
     setsockopt(&listener, sockopt::TcpUserTimeout, &(slowest.as_millis() as u32))?;
     setsockopt(&listener, sockopt::SndBuf, &SEND_BUFFER)?;
     Ok(listener)
@@ -123,6 +123,7 @@ fn router(shared: MetricsShared) -> Router {
         .route("/login", post(login))
         .layer(DefaultBodyLimit::max(MAX_FORM))
         .merge(protected)
+        // Layers added later run earlier: a foreign name is refused before anything is read.
         .layer(from_fn_with_state(shared.clone(), check_name))
         .layer(map_response(forbid_reuse))
         .with_state(shared)
@@ -265,13 +266,14 @@ async fn json(State(shared): State<MetricsShared>) -> Result<Response, StatusCod
 async fn events(
     State(shared): State<MetricsShared>,
     Extension(follows): Extension<FollowFlag>,
-    Query(wish): Query<ViewerQuery>,
+    Query(query): Query<ViewerQuery>,
 ) -> Response {
-    let interest = wish.interest(&shared.live.lock());
-    let Some(seat) = shared.live.admit(interest) else {
+    let interest = query.interest(&shared.live.lock());
+    let Some(slot) = shared.live.admit(interest) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
-    let start = (Viewer::new(seat, wish), follows.hold());
+    // A connection that follows events does not give way to newer ones.
+    let start = (Viewer::new(slot, query), follows.hold());
     let messages = stream::unfold(start, async |(mut viewer, following)| {
         let message = viewer.next().await?;
         Some((Ok::<_, Infallible>(Event::default().data(message)), (viewer, following)))

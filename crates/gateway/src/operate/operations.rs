@@ -22,7 +22,7 @@ use units::{BitRate, Instant};
 
 use super::accounts::{TerminalAccounts, UsageForwarder};
 use super::control::{
-    ControlAnswer, ControlCall, ControlClient, ControlRequest, ControlServer, path_of,
+    CarriedUsage, ControlAnswer, ControlCall, ControlClient, ControlRequest, ControlServer, path_of,
 };
 use super::events::EventReader;
 use super::last_contacts::LastContacts;
@@ -142,9 +142,8 @@ impl GatewayOperations {
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         let notifier = ServiceNotifier::from_environment();
-        let mut housekeeping = interval(HOUSEKEEPING);
-        // After a stall one turn is enough.
-        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let state = config.state.as_deref();
+        let is_hub = role == Role::Hub;
         Ok(Self {
             role,
             host: host_name(),
@@ -157,14 +156,10 @@ impl GatewayOperations {
             program: std::env::current_exe().ok(),
             hangup,
             save: Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL),
-            // At the watchdog's interval if that is shorter: one message serves both.
-            notify: Periodic::new(
-                notifier.watchdog().unwrap_or(NOTIFY_INTERVAL).min(NOTIFY_INTERVAL),
-                now,
-            ),
+            notify: Periodic::new(notify_interval(&notifier), now),
             notifier,
-            store: config.state.as_deref().map(|directory| store(directory, role)),
-            housekeeping,
+            store: state.map(|directory| store(directory, role)),
+            housekeeping: housekeeping_interval(),
             limits: ProcessLimits::new(config, role),
             restart_keys: restart_keys(config.file.as_deref(), role),
             written_keys: written_keys(config.file.as_deref()),
@@ -177,11 +172,9 @@ impl GatewayOperations {
             peers,
             forwarding: UsageForwarder::default(),
             frozen_accounts: None,
-            accounts: (role == Role::Hub)
-                .then(|| TerminalAccounts::open(now, config.state.as_deref())),
+            accounts: is_hub.then(|| TerminalAccounts::open(now, state)),
             frozen_contacts: None,
-            last_contacts: (role == Role::Hub)
-                .then(|| LastContacts::open(now, config.state.as_deref())),
+            last_contacts: is_hub.then(|| LastContacts::open(now, state)),
         })
     }
 
@@ -217,6 +210,7 @@ impl GatewayOperations {
         match &outcome {
             Ok(notes) => {
                 self.reloads += 1;
+                // In the log, too: SIGHUP has no other answer.
                 notes.iter().for_each(|note| tracing::info!("{note}"));
             }
             Err(error) => tracing::error!("configuration unchanged: {error}"),
@@ -478,6 +472,7 @@ impl GatewayOperations {
         self.draining = Some(DrainDeadline::new(now, within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
+        // From now on peers open no streams here.
         view.hop.into_iter().for_each(|hop| hop.announce(now, StopAnnouncement::Leaving));
         vec![format!("draining: no new connections; {left} left")]
     }
@@ -491,6 +486,8 @@ impl GatewayOperations {
         within: Duration,
         idle: Duration,
     ) {
+        // Sessions stay in this process to their end: to move them would freeze all their state into a
+        // format.
         self.draining = Some(DrainDeadline::new(now, Some(within)));
         self.move_deadline = Some(now + idle);
         hop.announce(now, StopAnnouncement::Successor);
@@ -536,55 +533,25 @@ impl GatewayOperations {
                 self.connections(now, view, peer.as_deref(), *most)
             }
             ControlRequest::Rate { bit_s, for_s, peer } => {
-                match Duration::try_from_secs_f64(*for_s) {
-                    Ok(valid_for) => {
-                        let rate = BitRate::from_bits_per_second(*bit_s);
-                        let done = self.peers.set_rate_by_operator(
-                            now,
-                            view.hop,
-                            rate,
-                            valid_for,
-                            peer.as_deref(),
-                        );
-                        done.map_or_else(ControlAnswer::Error, ControlAnswer::Done)
-                    }
-                    Err(error) => ControlAnswer::Error(format!("for_s = {for_s}: {error}")),
-                }
+                let rate = BitRate::from_bits_per_second(*bit_s);
+                self.set_rate(now, view, rate, *for_s, peer.as_deref())
             }
-            ControlRequest::Events { reader, peer } => match view.hop {
-                Some(hop) => {
-                    let hop = (hop, &self.peers);
-                    let read = self.event_reader.read(now, hop, *reader, peer.as_deref());
-                    read.map_or_else(ControlAnswer::Error, ControlAnswer::Events)
-                }
-                None => ControlAnswer::Error("a solo gateway has no hop".to_owned()),
-            },
+            ControlRequest::Events { reader, peer } => {
+                self.read_events(now, view, *reader, peer.as_deref())
+            }
             ControlRequest::EventsEnd { reader } => {
                 if let Some(hop) = view.hop {
                     self.event_reader.end(hop, &self.peers, *reader);
                 }
                 ControlAnswer::Done(Vec::new())
             }
-            ControlRequest::Drain { within_s } => {
-                match within_s.map(Duration::try_from_secs_f64).transpose() {
-                    Ok(within) => ControlAnswer::Done(self.drain(now, view, within)),
-                    Err(error) => ControlAnswer::Error(format!(
-                        "within_s = {}: {error}",
-                        within_s.unwrap_or(0.0)
-                    )),
-                }
-            }
-            ControlRequest::Carried(rows) => match &mut self.accounts {
-                Some(accounts) => {
-                    let added = accounts.add(rows.clone());
-                    added.map_or_else(ControlAnswer::Error, |()| ControlAnswer::Done(Vec::new()))
-                }
-                None => ControlAnswer::Error("this gateway has no accounts".to_owned()),
-            },
+            ControlRequest::Drain { within_s } => self.drain_within(now, view, *within_s),
+            ControlRequest::Carried(rows) => self.add_usage(rows),
             ControlRequest::Accounts => match &self.accounts {
                 Some(accounts) => ControlAnswer::Accounts(accounts.status()),
                 None => ControlAnswer::Error("only a hub has accounts of its terminals".to_owned()),
             },
+            // The role has what these concern.
             ControlRequest::Reload
             | ControlRequest::Bundle(_)
             | ControlRequest::Upgrade { .. }
@@ -594,6 +561,73 @@ impl GatewayOperations {
         call.answer(answer);
         None
     }
+
+    fn set_rate(
+        &mut self,
+        now: Instant,
+        view: GatewayView<'_>,
+        rate: BitRate,
+        for_s: f64,
+        peer: Option<&str>,
+    ) -> ControlAnswer {
+        let valid_for = match Duration::try_from_secs_f64(for_s) {
+            Ok(valid_for) => valid_for,
+            Err(error) => return ControlAnswer::Error(format!("for_s = {for_s}: {error}")),
+        };
+        let done = self.peers.set_rate_by_operator(now, view.hop, rate, valid_for, peer);
+        done.map_or_else(ControlAnswer::Error, ControlAnswer::Done)
+    }
+
+    fn read_events(
+        &mut self,
+        now: Instant,
+        view: GatewayView<'_>,
+        reader: u64,
+        peer: Option<&str>,
+    ) -> ControlAnswer {
+        let Some(hop) = view.hop else {
+            return ControlAnswer::Error("a solo gateway has no hop".to_owned());
+        };
+        let read = self.event_reader.read(now, hop, &self.peers, reader, peer);
+        read.map_or_else(ControlAnswer::Error, ControlAnswer::Events)
+    }
+
+    fn drain_within(
+        &mut self,
+        now: Instant,
+        view: GatewayView<'_>,
+        within_s: Option<f64>,
+    ) -> ControlAnswer {
+        match within_s.map(Duration::try_from_secs_f64).transpose() {
+            Ok(within) => ControlAnswer::Done(self.drain(now, view, within)),
+            Err(error) => {
+                let within_s = within_s.unwrap_or(0.0);
+                ControlAnswer::Error(format!("within_s = {within_s}: {error}"))
+            }
+        }
+    }
+
+    /// Adds the traffic that the predecessor of this process has carried.
+    fn add_usage(&mut self, rows: &[CarriedUsage]) -> ControlAnswer {
+        let Some(accounts) = &mut self.accounts else {
+            return ControlAnswer::Error("this gateway has no accounts".to_owned());
+        };
+        let added = accounts.add(rows.to_vec());
+        added.map_or_else(ControlAnswer::Error, |()| ControlAnswer::Done(Vec::new()))
+    }
+}
+
+/// The interval of messages to the service manager: the watchdog's if that is shorter, since one message
+/// serves both.
+fn notify_interval(notifier: &ServiceNotifier) -> Duration {
+    notifier.watchdog().unwrap_or(NOTIFY_INTERVAL).min(NOTIFY_INTERVAL)
+}
+
+fn housekeeping_interval() -> Interval {
+    let mut housekeeping = interval(HOUSEKEEPING);
+    // After a stall one turn is enough.
+    housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    housekeeping
 }
 
 /// The machine's name; empty if unknown.

@@ -49,9 +49,9 @@ pub(crate) async fn connect(
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) side: Arc<SideConfig>,
-    /// Time limit for connecting.
+    /// Time limit for connecting, with all retries.
     pub(crate) timeout: Duration,
-    /// Permitted destinations.
+    /// Permitted destinations, by address and port.
     pub(crate) egress: EgressRules,
     /// Look-up of this machine's addresses. Without it, only loopback addresses count as its own.
     pub(crate) own: Option<OwnAddresses>,
@@ -96,6 +96,7 @@ impl Dialer {
         source: Option<SocketAddr>,
         dscp: Option<u8>,
     ) -> io::Result<Dialled> {
+        // The stack cannot reach this machine: its packets come in like those of another host.
         let stack = self.stack.as_ref().filter(|stack| {
             let address = destination.ip().to_canonical();
             !address.is_loopback() && stack.own.is_own(address) == Some(false)
@@ -135,7 +136,7 @@ impl Dialer {
 
     /// Checks a destination against the egress rules; EACCES if it is prohibited.
     fn check(&self, destination: SocketAddr) -> io::Result<()> {
-        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.is_own(it));
+        let is_own = |address| self.own.as_ref().map_or(Some(false), |own| own.is_own(address));
         self.egress.check(destination, is_own).map_err(|why| {
             tracing::debug!(%destination, "refused: {why}");
             io::Error::from_raw_os_error(libc::EACCES)
@@ -176,6 +177,7 @@ async fn attempt(
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     prepare(&SockRef::from(&socket))?;
+    // The mark lets the connection pass the gateway's own interception.
     if let Some(mark) = caller.mark {
         SockRef::from(&socket).set_mark(mark)?;
     }

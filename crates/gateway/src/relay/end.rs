@@ -26,7 +26,7 @@ pub(crate) enum RelayEnd {
 
 /// A TCP connection of the kernel as a leg.
 pub(crate) struct SocketEnd {
-    /// Shared with `failure` only.
+    /// Shared with `failure` only, so that dropping this end closes it.
     pub(super) socket: Arc<TcpStream>,
     /// Completes when the socket fails, even while nothing reads or writes it, so that a client's
     /// reset is noticed although the other leg is blocked.

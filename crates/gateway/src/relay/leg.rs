@@ -22,7 +22,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 /// One leg of a split connection. Dropping it resets it: its peer must not mistake a failure for
 /// the end of the data.
 pub(crate) struct TcpLeg {
-    /// `None` once handed over.
+    /// `None` once handed over to a relay, or closed.
     socket: Option<TcpStream>,
     /// Acknowledge at once after each read.
     quick_ack: bool,
@@ -78,7 +78,9 @@ impl TcpLeg {
     /// [`HALF_CLOSED_TIMEOUT`]: a RST destroys data that has not arrived.
     pub(crate) async fn reset_after_data(self) {
         let unacknowledged = || socket_options::unacknowledged(self.socket()).unwrap_or(0);
-        let (mut left, mut pause) = (unacknowledged(), FIRST_LOOK);
+        let mut left = unacknowledged();
+        let mut pause = FIRST_LOOK;
+        // Each acknowledgement extends the time: a slow reader is not a dead one.
         let mut until = Instant::now() + HALF_CLOSED_TIMEOUT;
         while left > 0 && Instant::now() < until {
             sleep(pause).await;

@@ -92,7 +92,7 @@ pub(crate) async fn originate(
     let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => {
-            relay_early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await;
+            relay_early(stream, leg, &[], Some(open.destination), &entry, &counters).await;
         }
         Err(error) => {
             counters.failed.increment();
@@ -108,11 +108,12 @@ pub(crate) async fn originate(
 pub(crate) async fn relay_early(
     stream: SessionStream,
     leg: TcpLeg,
-    (first, reported): (&[u8], Option<SocketAddr>),
+    first: &[u8],
+    reported: Option<SocketAddr>,
     entry: &Registered<'_>,
     counters: &GatewayCounters,
 ) {
-    let pair = RelayPair::split((LegSide::Client, leg), stream, first, entry, counters);
+    let pair = RelayPair::split(LegSide::Client, leg, stream, first, entry, counters);
     let mut running = RunningRelay::new(Relay::early(), pair);
     let run = async {
         while let Some(reason) = running.until_refused().await {
@@ -155,7 +156,8 @@ pub(crate) async fn originate_deferred(
     if deferred.reinject()
         && let Some(socket) = deferred.socket().await
     {
-        return relay(stream, (LegSide::Client, TcpLeg::new(socket)), &[], entry, &counters).await;
+        let leg = TcpLeg::new(socket);
+        return relay(stream, LegSide::Client, leg, &[], entry, &counters).await;
     }
     counters.reset.increment();
 }
@@ -184,10 +186,10 @@ pub(crate) async fn answer(
     };
     match connected {
         Ok(socket) => {
-            let leg = (LegSide::Server, TcpLeg::new(socket));
+            let leg = TcpLeg::new(socket);
             // If the stream was reset meanwhile, dropping the leg resets the server's connection.
             if stream.accept().is_ok() {
-                relay(stream, leg, &[], entry, &counters).await;
+                relay(stream, LegSide::Server, leg, &[], entry, &counters).await;
             }
         }
         Err(error) => {
@@ -200,16 +202,17 @@ pub(crate) async fn answer(
     }
 }
 
-/// Relays between a TCP connection on one side and a stream until both directions end. `first` is data
+/// Relays between a TCP connection on this side and a stream until both directions end. `first` is data
 /// already received from the client.
 pub(crate) async fn relay(
     stream: SessionStream,
-    leg: (LegSide, TcpLeg),
+    side: LegSide,
+    leg: TcpLeg,
     first: &[u8],
     entry: Registered<'_>,
     counters: &GatewayCounters,
 ) {
-    let pair = RelayPair::split(leg, stream, first, &entry, counters);
+    let pair = RelayPair::split(side, leg, stream, first, &entry, counters);
     entry.run_until_evicted(RunningRelay::new(Relay::default(), pair).run()).await;
 }
 
@@ -237,6 +240,7 @@ pub(crate) async fn forward(
     counters: Arc<GatewayCounters>,
 ) {
     counters.connections.increment();
+    // In the register of connections until this returns.
     let _entry = Registered::new(clock::now(), &counters, near.session(), open, admission.origin);
     let far = match hop.open(clock::now(), session, open) {
         Ok(far) => far,
@@ -286,6 +290,7 @@ impl<'c> RunningRelay<'c> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<ResetReason>> {
         loop {
             let now = clock::now();
+            // In other phases a failure changes nothing.
             if self.relay.is_carrying() {
                 self.pair.poll_failures(now, &mut self.relay, context);
             }
@@ -310,7 +315,7 @@ impl<'c> RunningRelay<'c> {
         }
     }
 
-    /// Polls the relay's timer.
+    /// Polls the relay's timer. Pending without one, since its other events wake the task.
     fn poll_alarm(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<()> {
         let Some((at, _)) = self.relay.poll_timeout() else { return Poll::Pending };
         let pause = at.saturating_since(now);

@@ -1,11 +1,11 @@
 //! Name look-ups with this machine's resolver, for clients of the proxy and for streams to names.
 //!
 //! A look-up blocks a thread until the resolver answers or times out. Each client, and the clients of a
-//! terminal together, therefore have a limited share of the threads ([`Turns`]), so that slow names of one
+//! terminal together, therefore have a limited share of the threads ([`WorkSlots`]), so that slow names of one
 //! client do not delay the others.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::relay::dial;
-use crate::relay::turns::WorkSlots;
+use crate::relay::turns::{SlotAsker, WorkSlots};
 
 /// Maximum concurrent look-ups per client; the same number may wait. A browser needs no more at once than
 /// a page has hosts.
@@ -44,25 +44,26 @@ impl<G: Ord + Clone> NameResolver<G> {
 }
 
 impl<G: Ord + Clone + Send + 'static> NameResolver<G> {
-    /// Returns the addresses of a host, at least one, in the order to try them. `asker` may use a `share`
-    /// of the concurrent look-ups.
+    /// Returns the addresses of a host, at least one, in the order to try them.
     ///
     /// # Errors
     /// [`ResetReason::TimedOut`] after `time_limit`; [`ResetReason::Unreachable`] if the name has no
     /// addresses; [`ResetReason::Limit`] if too many look-ups of the asker wait.
     pub(crate) async fn look_up(
         &self,
-        (asker, share): ((G, IpAddr), SlotShare),
-        (name, port): (&HostName, u16),
+        asker: SlotAsker<G>,
+        name: &HostName,
+        port: u16,
         time_limit: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
         let looked_up = timeout(time_limit, async {
-            let permit = self.0.acquire(asker, share).await?;
+            let permit = self.0.acquire(asker).await?;
             let name = name.as_str().to_owned();
             // The thread stays busy until the resolver answers, even if the asker stops waiting.
             let lookup = tokio::spawn(async move {
                 let found = lookup_host((name, port)).await;
                 drop(permit);
+                // A broken IP version must not hold up the other (RFC 8305 §4).
                 found.map(alternating)
             });
             let found = lookup.await.map_err(|_| ResetReason::Unreachable)?;
@@ -160,8 +161,8 @@ mod tests {
     }
 
     /// A client that may have this many lookups at once.
-    fn asker(client: u8, share: usize) -> (((), IpAddr), SlotShare) {
-        (((), IpAddr::from([10, 0, 0, client])), SlotShare::each(share))
+    fn asker(client: u8, share: usize) -> SlotAsker<()> {
+        SlotAsker::ungrouped([10, 0, 0, client].into(), SlotShare::each(share))
     }
 
     fn name(text: &str) -> HostName {
@@ -173,7 +174,7 @@ mod tests {
         let resolver = NameResolver::default();
         let time_limit = Duration::from_secs(20);
         let found =
-            resolver.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await.unwrap();
+            resolver.look_up(asker(1, 1), &name("localhost"), 80, time_limit).await.unwrap();
         assert!(found.iter().all(|it| it.ip().is_loopback() && it.port() == 80), "{found:?}");
     }
 
@@ -181,27 +182,27 @@ mod tests {
     async fn waiting_for_others_names_ends_after_the_time_limit() {
         let busy = NameResolver::of(0);
         let time_limit = Duration::from_secs(10);
-        let none = busy.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await;
+        let none = busy.look_up(asker(1, 1), &name("localhost"), 80, time_limit).await;
         assert_eq!(none, Err(ResetReason::TimedOut));
     }
 
     #[tokio::test]
     async fn slow_names_of_one_asker_leave_others_their_own() {
         let resolver = NameResolver::of(4);
-        let (many, share) = asker(1, 2);
-        let slow = [resolver.0.acquire(many, share).await, resolver.0.acquire(many, share).await];
+        let many = asker(1, 2);
+        let slow = [resolver.0.acquire(many).await, resolver.0.acquire(many).await];
         assert!(slow.iter().all(Result::is_ok));
         let waits = [(); 2].map(|()| {
             tokio::spawn({
                 let resolver = resolver.clone();
-                async move { resolver.0.acquire(many, share).await.map(drop) }
+                async move { resolver.0.acquire(many).await.map(drop) }
             })
         });
         tokio::task::yield_now().await;
-        let refused = resolver.0.acquire(many, share).await.map(drop);
+        let refused = resolver.0.acquire(many).await.map(drop);
         assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
         let time_limit = Duration::from_secs(20);
-        let other = resolver.look_up(asker(2, 2), (&name("localhost"), 80), time_limit).await;
+        let other = resolver.look_up(asker(2, 2), &name("localhost"), 80, time_limit).await;
         assert!(other.is_ok(), "{other:?}");
         drop(slow);
         for waiting in waits {

@@ -64,17 +64,19 @@ impl<'c> RelayPair<'c> {
         Self { legs: legs.map(Some), unwritten: [first, PendingWrite::Nothing], entry, counters }
     }
 
-    /// Pairs a TCP connection on one side with a stream of the hop. `first` is data already received from
+    /// Pairs a TCP connection on this side with a stream of the hop. `first` is data already received from
     /// the client.
     pub(super) fn split(
-        (side, leg): (LegSide, TcpLeg),
+        side: LegSide,
+        leg: TcpLeg,
         stream: SessionStream,
         first: &[u8],
         entry: &'c Registered<'c>,
         counters: &'c GatewayCounters,
     ) -> Self {
         entry.attach_stream(stream.id(), leg.socket().as_raw_fd());
-        let (near, far) = (RelayEnd::Socket(leg.into_end()), RelayEnd::Stream(stream));
+        let near = RelayEnd::Socket(leg.into_end());
+        let far = RelayEnd::Stream(stream);
         let legs = if side == LegSide::Client { [near, far] } else { [far, near] };
         Self::new(legs, first, Some(entry), counters)
     }
@@ -181,7 +183,7 @@ fn far_end(end: &RelayEnd) -> Option<DirectLeg> {
     }
 }
 
-/// A [`Pair`] during a poll of its task, which is woken by whatever blocks.
+/// A [`RelayPair`] during a poll of its task, which is woken by whatever blocks.
 pub(super) struct Polled<'p, 'w, 'c> {
     pair: &'p mut RelayPair<'c>,
     now: Instant,
@@ -210,6 +212,7 @@ impl Legs for Polled<'_, '_, '_> {
             }
             match step {
                 LegStep::Moved(_) if moved < TURN => {}
+                // The relay then waits for more to come: 3.2 instead of 11.5 CPU-s/GB at 700 Mbit/s.
                 LegStep::Blocked(_) if moved > 0 => return LegStep::Drained(moved),
                 // A failure must not wait: the kernel reports it once, and then an end.
                 _ => return step,
@@ -235,6 +238,7 @@ impl Legs for Polled<'_, '_, '_> {
     }
 
     fn is_delivered(&mut self, side: LegSide) -> bool {
+        // The socket may be closed from now on, and its number reused.
         self.pair.forget_sockets();
         self.pair.leg(side).is_delivered()
     }
@@ -269,19 +273,14 @@ impl<'c> Polled<'_, '_, 'c> {
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
         let (source, sink) =
             if from == LegSide::Client { (client, server) } else { (server, client) };
-        let (to, unwritten) = (from.other(), &mut unwritten[from as usize]);
+        let to = from.other();
+        let unwritten = &mut unwritten[from as usize];
         if let PendingWrite::Bytes(bytes) = unwritten {
-            return match sink.poll_write(context, bytes) {
-                Poll::Pending => LegStep::Blocked(to),
-                Poll::Ready(Err(failure)) => LegStep::Failed(to, failure),
-                Poll::Ready(Ok(taken)) => {
-                    bytes.drain(..taken);
-                    if bytes.is_empty() {
-                        *unwritten = PendingWrite::Nothing;
-                    }
-                    LegStep::Moved(taken)
-                }
-            };
+            let step = write_pending(context, to, sink, bytes);
+            if bytes.is_empty() {
+                *unwritten = PendingWrite::Nothing;
+            }
+            return step;
         }
         // Read only what the sink has room for, as far as it knows: the rest would need memory here.
         match sink.poll_room(context) {
@@ -289,39 +288,15 @@ impl<'c> Polled<'_, '_, 'c> {
             Poll::Ready(Err(failure)) => return LegStep::Failed(to, failure),
             Poll::Ready(Ok(())) => {}
         }
-        if let (RelayEnd::Stream(stream), RelayEnd::Socket(socket)) = (&*source, &*sink)
-            && !stream.is_coded()
-        {
-            return offer(context, (stream, from), socket);
-        }
-        if let (RelayEnd::Socket(socket), RelayEnd::Stream(stream)) = (&*source, &*sink)
-            && !stream.is_coded()
-        {
-            return fill(context, (socket, from), stream, counters);
-        }
-        scratch::with(|buffer| {
-            // Before reading, which moves past the urgent mark.
-            let is_urgent = source.is_at_urgent(context);
-            let most = sink.room().clamp(scratch::LEAST, buffer.len());
-            let count = match source.poll_read(context, &mut buffer[..most]) {
-                Poll::Pending => return LegStep::Blocked(from),
-                Poll::Ready(Err(failure)) => return LegStep::Failed(from, failure),
-                Poll::Ready(Ok(0)) => return LegStep::End,
-                Poll::Ready(Ok(count)) => count,
-            };
-            if is_urgent {
-                counters.urgent.increment();
+        match (&*source, &*sink) {
+            (RelayEnd::Stream(stream), RelayEnd::Socket(socket)) if !stream.is_coded() => {
+                offer(context, from, stream, socket)
             }
-            let taken = match sink.poll_write(context, &buffer[..count]) {
-                Poll::Pending => 0,
-                Poll::Ready(Err(failure)) => return LegStep::Failed(to, failure),
-                Poll::Ready(Ok(taken)) => taken,
-            };
-            if taken < count {
-                *unwritten = PendingWrite::Bytes(buffer[taken..count].to_vec());
+            (RelayEnd::Socket(socket), RelayEnd::Stream(stream)) if !stream.is_coded() => {
+                fill(context, from, socket, stream, counters)
             }
-            if taken == 0 { LegStep::Blocked(to) } else { LegStep::Moved(taken) }
-        })
+            (source, sink) => copy_buffered(context, from, source, sink, unwritten, counters),
+        }
     }
 
     /// Moves data through a pipe, without copying it.
@@ -354,10 +329,63 @@ impl<'c> Polled<'_, '_, 'c> {
     }
 }
 
+/// Writes data that is left from an earlier step, and removes what was written.
+fn write_pending(
+    context: &mut Context<'_>,
+    to: LegSide,
+    sink: &RelayEnd,
+    bytes: &mut Vec<u8>,
+) -> LegStep {
+    match sink.poll_write(context, bytes) {
+        Poll::Pending => LegStep::Blocked(to),
+        Poll::Ready(Err(failure)) => LegStep::Failed(to, failure),
+        Poll::Ready(Ok(taken)) => {
+            bytes.drain(..taken);
+            LegStep::Moved(taken)
+        }
+    }
+}
+
+/// Moves data through the thread's buffer. What the sink does not take is left in `unwritten`.
+fn copy_buffered(
+    context: &mut Context<'_>,
+    from: LegSide,
+    source: &RelayEnd,
+    sink: &RelayEnd,
+    unwritten: &mut PendingWrite<'_>,
+    counters: &GatewayCounters,
+) -> LegStep {
+    let to = from.other();
+    scratch::with(|buffer| {
+        // Before reading, which moves past the urgent mark.
+        let is_urgent = source.is_at_urgent(context);
+        let most = sink.room().clamp(scratch::LEAST, buffer.len());
+        let count = match source.poll_read(context, &mut buffer[..most]) {
+            Poll::Pending => return LegStep::Blocked(from),
+            Poll::Ready(Err(failure)) => return LegStep::Failed(from, failure),
+            Poll::Ready(Ok(0)) => return LegStep::End,
+            Poll::Ready(Ok(count)) => count,
+        };
+        if is_urgent {
+            counters.urgent.increment();
+        }
+        let taken = match sink.poll_write(context, &buffer[..count]) {
+            Poll::Pending => 0,
+            Poll::Ready(Err(failure)) => return LegStep::Failed(to, failure),
+            Poll::Ready(Ok(taken)) => taken,
+        };
+        if taken < count {
+            *unwritten = PendingWrite::Bytes(buffer[taken..count].to_vec());
+        }
+        if taken == 0 { LegStep::Blocked(to) } else { LegStep::Moved(taken) }
+    })
+}
+
 /// Writes received data of a stream to a socket, without a copy.
 fn offer(
     context: &mut Context<'_>,
-    (stream, from): (&SessionStream, LegSide),
+    from: LegSide,
+    stream: &SessionStream,
     socket: &SocketEnd,
 ) -> LegStep {
     let to = from.other();
@@ -390,7 +418,8 @@ fn offer(
 /// Reads from a socket into the memory of a stream.
 fn fill(
     context: &mut Context<'_>,
-    (socket, from): (&SocketEnd, LegSide),
+    from: LegSide,
+    socket: &SocketEnd,
     stream: &SessionStream,
     counters: &GatewayCounters,
 ) -> LegStep {

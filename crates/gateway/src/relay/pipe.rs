@@ -22,8 +22,9 @@ thread_local! {
 
 /// A pipe borrowed from those of the thread.
 pub(crate) struct SplicePipe {
-    /// Read end.
+    /// The end to read from.
     outlet: OwnedFd,
+    /// The end to write to.
     inlet: OwnedFd,
 }
 

@@ -37,6 +37,7 @@ pub(super) fn fill<'c>(
         Poll::Ready(Err(error)) => return Err(LegStep::Failed(from.other(), failure_of(&error))),
         Poll::Ready(Ok(())) => {}
     }
+    // Without a pipe the data is copied.
     let Ok(pipe) = SplicePipe::borrow() else { return Ok(None) };
     let fill = || source.socket.try_io(Interest::READABLE, || fill_from(&pipe, source, counters));
     let filled = source.poll_io(context, Interest::READABLE, fill);
@@ -84,7 +85,8 @@ impl Piped<'_> {
         to: LegSide,
         sink: &SocketEnd,
     ) -> LegStep {
-        let (pipe, left) = (&self.pipe, self.left);
+        let pipe = &self.pipe;
+        let left = self.left;
         let write =
             || sink.socket.try_io(Interest::WRITABLE, || Ok(pipe.empty(&*sink.socket, left)?));
         match sink.poll_io(context, Interest::WRITABLE, write) {

@@ -75,13 +75,14 @@ impl Pair {
             vec![hub_address],
             seed(),
         );
-        let start = |side, endpoints, links| {
-            Gateway::start(side, endpoints, links, (POLICY, own()), context(&classes)).unwrap()
+        let start = |side, endpoints, links, workers| {
+            let context = context(&classes);
+            Gateway::start(side, endpoints, links, workers, POLICY, own(), context).unwrap()
         };
-        let hub =
-            start(Side::Hub, hub, (hub_links.into_iter().map(HopSockets::from).collect(), workers));
-        let links = (vec![bind(local).unwrap().into()], Workers::none());
-        let terminal = start(Side::Terminal, vec![terminal], links);
+        let hub_links = hub_links.into_iter().map(HopSockets::from).collect();
+        let hub = start(Side::Hub, hub, hub_links, workers);
+        let links = vec![bind(local).unwrap().into()];
+        let terminal = start(Side::Terminal, vec![terminal], links, Workers::none());
         let listener = TcpListener::bind(local).await.unwrap();
         let entrance = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

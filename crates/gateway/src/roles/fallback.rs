@@ -14,13 +14,13 @@ use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{ConnectionId, TcpLinks};
 
-/// How long a connection that is no longer used stays open, for what the hub still sends over it.
+/// Time for which a connection that is no longer used stays open: the hub may still send over it.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The carrier of the datagrams of a link for a hub that takes TCP, too.
 pub(super) struct TcpFallback {
     fallback: TransportFallback,
-    /// The link.
+    /// The local end of the link, from which connections are made.
     end: LocalEnd,
     /// Where the hub listens on TCP.
     at: TcpAddress,
@@ -29,43 +29,45 @@ pub(super) struct TcpFallback {
     mark: Option<u32>,
     /// The newest connection, and where it leads.
     newest: Option<(ConnectionId, SocketAddr)>,
-    /// The connection in use.
+    /// The connection that carries the datagrams now; `None` while UDP does.
     used: Option<ConnectionId>,
 }
 
-/// What has come to an end.
+/// Result of a [`FallbackTask`], for [`TcpFallback::handle`].
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum FallbackTaskResult {
+    /// The new connection and its far end.
     Connected(io::Result<(ConnectionId, SocketAddr)>),
-    /// Whether the hub answered over UDP.
+    /// True if the hub answered over UDP.
     Asked(bool),
 }
 
-/// What takes a while.
-pub(super) enum Task {
+/// Work that must not delay the terminal's main loop.
+pub(super) enum FallbackTask {
     Connect { at: TcpAddress, links: TcpLinks, end: LocalEnd, mark: Option<u32> },
     Ask(Box<HubProbe>),
 }
 
-impl Task {
-    pub(super) async fn run(self) -> Done {
+impl FallbackTask {
+    pub(super) async fn run(self) -> FallbackTaskResult {
         match self {
             Self::Connect { at, links, end, mark } => {
-                Done::Connected(links.connect_to(&at, (&end, mark)).await)
+                FallbackTaskResult::Connected(links.connect_to(&at, &end, mark).await)
             }
-            Self::Ask(knock) => Done::Asked(knock.answered().await),
+            Self::Ask(probe) => FallbackTaskResult::Asked(probe.answered().await),
         }
     }
 }
 
 impl TcpFallback {
-    /// For a hub that takes TCP at `at`. It is silent for as long as it is waited for
-    /// ([`Self::handle_silence`]).
+    /// Creates the fallback for a hub that accepts TCP at `at`. The hub counts as answering
+    /// until [`Self::handle_silence`].
     pub(super) fn new(
         now: Instant,
         at: TcpAddress,
         links: TcpLinks,
-        (end, mark): (LocalEnd, Option<u32>),
+        end: LocalEnd,
+        mark: Option<u32>,
     ) -> Self {
         let mut fallback = TransportFallback::new(now);
         fallback.handle_answer(now);
@@ -77,17 +79,17 @@ impl TcpFallback {
         self.end.link
     }
 
-    pub(super) fn handle(&mut self, now: Instant, done: Done) {
-        match done {
-            Done::Connected(Ok(connection)) => {
+    pub(super) fn handle(&mut self, now: Instant, result: FallbackTaskResult) {
+        match result {
+            FallbackTaskResult::Connected(Ok(connection)) => {
                 self.newest = Some(connection);
                 self.fallback.handle_connected(now);
             }
-            Done::Connected(Err(error)) => {
+            FallbackTaskResult::Connected(Err(error)) => {
                 tracing::debug!("cannot reach the hub over TCP at {}: {error}", self.at);
                 self.fallback.handle_refused(now);
             }
-            Done::Asked(answered) => self.fallback.handle_asked(now, answered),
+            FallbackTaskResult::Asked(answered) => self.fallback.handle_asked(now, answered),
         }
     }
 
@@ -108,7 +110,7 @@ impl TcpFallback {
         self.fallback.handle_successor(now)
     }
 
-    /// A connection has ended.
+    /// Handles the end of a TCP connection, which may be another fallback's.
     pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         if self.newest.take_if(|(newest, _)| *newest == id).is_some() {
             self.fallback.handle_ended(now);
@@ -119,24 +121,28 @@ impl TcpFallback {
         self.fallback.poll_timeout()
     }
 
-    /// Does what is due. `hub` is what sets it apart: name, UDP addresses, and how to ask it. Returns
-    /// what takes a while; repeat until that is nothing.
+    /// Takes the steps that are due, for the hub with this name and these UDP addresses. `probe` makes the
+    /// question that it is asked. Returns a task to run; repeat until `None`.
     pub(super) fn step(
         &mut self,
         now: Instant,
         name: &str,
         addresses: &[SocketAddr],
-        knock: impl Fn() -> HubProbe,
-    ) -> Option<Task> {
+        probe: impl Fn() -> HubProbe,
+    ) -> Option<FallbackTask> {
         while let Some(step) = self.fallback.poll_step(now) {
             match step {
                 FallbackStep::Connect => {
-                    let (at, links) = (self.at.clone(), self.links.clone());
-                    let (end, mark) = (self.end.clone(), self.mark);
-                    return Some(Task::Connect { at, links, end, mark });
+                    return Some(FallbackTask::Connect {
+                        at: self.at.clone(),
+                        links: self.links.clone(),
+                        end: self.end.clone(),
+                        mark: self.mark,
+                    });
                 }
                 FallbackStep::Ask => {
-                    return Some(Task::Ask(Box::new(knock().over_link(self.end.clone()))));
+                    let probe = probe().over_link(self.end.clone());
+                    return Some(FallbackTask::Ask(Box::new(probe)));
                 }
                 FallbackStep::Use(carriage) => self.carry(carriage, name, addresses),
             }
@@ -149,6 +155,7 @@ impl TcpFallback {
         match (carriage, self.newest) {
             (HopTransport::Tcp, Some((id, over))) => {
                 match self.used.replace(id) {
+                    // The hub is silent on it, or has a new process: sessions of the former one are pinned.
                     Some(before) if before != id => self.links.close(before),
                     Some(_) => {}
                     None => tracing::warn!(
@@ -160,13 +167,15 @@ impl TcpFallback {
             (HopTransport::Udp, Some((id, _))) => {
                 tracing::info!("{name}: sending over UDP again{by}");
                 self.links.divert(self.end.link, addresses, None);
-                (self.newest, self.used) = (None, None);
+                self.newest = None;
+                self.used = None;
                 let links = self.links.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(LINGER).await;
                     links.close(id);
                 });
             }
+            // Without a connection only UDP is left.
             (_, None) => {
                 self.used = None;
                 self.links.divert(self.end.link, addresses, None);

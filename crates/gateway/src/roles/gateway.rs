@@ -1,4 +1,4 @@
-//! What hub and terminal share: the endpoint with its driver, and the relayed connections.
+//! The part that hub and terminal share: the endpoint with its driver, and the relayed connections.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
-use crate::hop::driver::HopDriver;
+use crate::hop::driver::{DrivenPart, HopDriver};
 use crate::hop::exchange::PartExchange;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
@@ -40,7 +40,7 @@ const LAST_PACKETS: Duration = Duration::from_millis(300);
 /// Time for telling the peer that the session is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How traffic is classified and counted, and where packets go.
+/// The classes and counters of traffic, and the destination of its packets.
 #[derive(Default)]
 pub(crate) struct TrafficContext {
     pub(crate) classes: Arc<LiveClasses>,
@@ -55,13 +55,13 @@ pub(crate) enum Side {
     Terminal,
 }
 
-/// A running gateway.
+/// The running hop of a hub or terminal, with the connections over it.
 pub(crate) struct Gateway {
     hop: Hop,
     events: UnboundedReceiver<HopEvent>,
     drivers: JoinSet<io::Error>,
     relays: JoinSet<()>,
-    /// Dropped last: what runs on them has ended by then.
+    /// Dropped last, when everything that runs on them has ended.
     workers: Workers,
     own: OwnAddresses,
     policy: DialPolicy,
@@ -72,7 +72,7 @@ pub(crate) struct Gateway {
 pub(crate) enum Report {
     /// An event of the hop.
     Hop(HopEvent),
-    /// A fatal error.
+    /// The gateway cannot go on.
     Failed(RunError),
 }
 
@@ -81,14 +81,17 @@ impl Gateway {
     pub(crate) fn start(
         side: Side,
         endpoints: Vec<Endpoint>,
-        (sockets, workers): (Vec<HopSockets>, Workers),
-        (policy, own): (DialPolicy, OwnAddresses),
+        sockets: Vec<HopSockets>,
+        workers: Workers,
+        policy: DialPolicy,
+        own: OwnAddresses,
         context: TrafficContext,
     ) -> Result<Self, RunError> {
         let TrafficContext { classes, counters, tunnel } = context;
         let hop = Hop::new(endpoints, classes);
         let (sender, events) = unbounded_channel();
         let mut exchanges = match hop.parts() {
+            // A single part has nothing to exchange.
             1 => Vec::new(),
             parts => PartExchange::among(parts),
         }
@@ -99,12 +102,14 @@ impl Gateway {
                 Side::Hub => SourceAddresses::as_addressed(),
                 Side::Terminal => SourceAddresses::Routed,
             };
-            let (served, events) = ((hop.clone(), part, exchanges.next()), sender.clone());
+            let driven = DrivenPart { hop: hop.clone(), number: part, exchange: exchanges.next() };
             let worker = workers.of(part);
-            let _its = worker.enter();
-            let (counters, tunnel) = (counters.clone(), tunnel.clone());
-            let mut driver = HopDriver::new(served, sockets, sources, events, counters, tunnel)
-                .map_err(RunError::System)?;
+            // The driver's timer belongs to the runtime that it is created in.
+            let _guard = worker.enter();
+            let events = sender.clone();
+            let counters = counters.clone();
+            let driver = HopDriver::new(driven, sockets, sources, events, counters, tunnel.clone());
+            let mut driver = driver.map_err(RunError::System)?;
             drivers.spawn_on(async move { driver.run().await }, worker);
         }
         Ok(Self { hop, events, drivers, relays: JoinSet::new(), workers, own, policy, counters })
@@ -125,18 +130,26 @@ impl Gateway {
         &self.hop
     }
 
-    /// What the gateway's services may use; the role adds what it has.
+    /// The parts of the gateway that its services may use; the role adds its own.
     pub(crate) fn surroundings<'a>(
         &'a mut self,
         now: Instant,
         peers: &'a mut PeerTable,
     ) -> Surroundings<'a> {
         let Self { hop, counters, relays, .. } = self;
-        let (uplink, hub, keys) = (Uplink::default(), None, None);
-        Surroundings { now, hop: Some(hop), counters, relays, peers, uplink, hub, keys }
+        Surroundings {
+            now,
+            hop: Some(hop),
+            counters,
+            relays,
+            peers,
+            uplink: Uplink::default(),
+            hub: None,
+            keys: None,
+        }
     }
 
-    /// How connections are made on the peer's behalf.
+    /// Settings of connections made on the peer's behalf.
     pub(crate) fn dial_policy(&self) -> DialPolicy {
         self.policy
     }
@@ -156,6 +169,7 @@ impl Gateway {
             tokio::select! {
                 Some(event) = self.events.recv() => {
                     if let HopEvent::Opened(stream, _) = &event {
+                        // Makes room for another stream that the session may announce.
                         self.hop.taken(stream);
                     }
                     return Report::Hop(event);
@@ -168,10 +182,12 @@ impl Gateway {
 
     /// Carries a client's connection over the hop.
     pub(crate) fn originate(&mut self, session: SessionId, arrival: ClientArrival) {
-        let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        let hop = self.hop.clone();
+        let counters = self.counters.clone();
         let arriving = ArrivingConnection::new(counters.clone(), arrival.open().source.ip());
         match arrival {
             ClientArrival::Connection(AcceptedConnection { socket, open }) => {
+                // Sockets are accepted on the first part's thread.
                 let moves = session.part(self.hop.parts()) > 0;
                 self.spawn(session, async move {
                     // What follows enters it in the register, without waiting for anything.
@@ -203,6 +219,7 @@ impl Gateway {
         open: &StreamOpening<D>,
         addresses: &mut Vec<SocketAddr>,
     ) -> Result<(), EgressRefusal> {
+        // Where the kernel gives no answer, an address counts as this machine's.
         if self.policy.transparent
             && self.own.is_own(open.source.ip().to_canonical()) != Some(false)
         {
@@ -232,9 +249,9 @@ impl Gateway {
         addresses: Vec<SocketAddr>,
         admission: Admission,
     ) {
-        let (policy, counters) = (self.policy, self.counters.clone());
         let session = stream.session();
-        let answer = relay::answer(stream, open, addresses, admission, policy, counters);
+        let counters = self.counters.clone();
+        let answer = relay::answer(stream, open, addresses, admission, self.policy, counters);
         self.spawn(session, answer);
     }
 
@@ -251,7 +268,8 @@ impl Gateway {
         open: StreamOpening,
         admission: Admission,
     ) {
-        let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        let hop = self.hop.clone();
+        let counters = self.counters.clone();
         self.spawn(session, relay::forward(hop, stream, session, open, admission, counters));
     }
 
@@ -278,6 +296,7 @@ impl Gateway {
 
     /// Resets all connections, tells the peer, and stops.
     pub(crate) async fn stop(mut self) {
+        // Relays that end reset their streams; the drivers still send these resets.
         self.relays.shutdown().await;
         // How the driver ends no longer matters.
         let _ = tokio::time::timeout(LAST_PACKETS, self.drivers.join_next()).await;
@@ -318,9 +337,11 @@ mod tests {
         let endpoint = Endpoint::hub(config, key.pair(), vec![], random_bytes().unwrap());
         let links = vec![bind("127.0.0.1:0".parse().unwrap()).unwrap().into()];
         let policy = DialPolicy { timeout: Duration::from_secs(1), transparent, marked: false };
-        let terms = (policy, OwnAddresses::open().unwrap());
+        let own = OwnAddresses::open().unwrap();
         let context = TrafficContext::default();
-        Gateway::start(Side::Hub, vec![endpoint], (links, Workers::none()), terms, context).unwrap()
+        let gateway =
+            Gateway::start(Side::Hub, vec![endpoint], links, Workers::none(), policy, own, context);
+        gateway.unwrap()
     }
 
     #[tokio::test]

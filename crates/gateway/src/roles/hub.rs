@@ -1,6 +1,7 @@
 //! The hub: connects its terminals' streams to their destinations, forwards streams between
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
+mod permits;
 mod quotas;
 mod rate_sharing;
 mod shared_permits;
@@ -9,16 +10,13 @@ mod streams;
 mod upgrade;
 
 use std::collections::BTreeMap;
-use std::future::{Future, pending};
-use std::io;
-use std::path::Path;
+use std::future::Future;
 use std::process::Child;
 use std::time::Duration;
 
 use config::{
     HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
 };
-use os::DirectoryWatch;
 use pep::admission::{BypassReason, TerminalQuotas};
 use pep::handover::ProcessNeed;
 use pep::periodic::Periodic;
@@ -28,41 +26,30 @@ use slacp::{Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
 
+use self::permits::FollowedPermits;
 use self::rate_sharing::RateSharing;
-use self::shared_permits::SharedPermits;
-use self::start::{TcpListening, bind_hop, endpoints, log_start, peers};
+use self::start::{PartSockets, TcpListening, log_start, setup};
 use self::streams::{Lookups, Resolved};
 use self::upgrade::{Predecessor, Stage, by_key_text, in_bits};
 use crate::config::pair::PORT;
-use crate::config::permits::TerminalPermits;
 use crate::config::read_hub;
 use crate::error::RunError;
 use crate::figures::status::GatewayStatus;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
-use crate::hop::sockets::HopSockets;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::operate::control::ControlAnswer;
-use crate::operate::control::HandOverState;
+use crate::operate::control::{ControlAnswer, HandOverState};
 use crate::operate::{GatewayOperations, GatewayView};
-use crate::relay::terms::DialPolicy;
 use crate::roles::RunningRole;
-use crate::roles::gateway::{Report, Side};
-use crate::roles::pair::{self, PairEvent, Parts, Setup};
-use crate::roles::workers::Workers;
+use crate::roles::gateway::Report;
+use crate::roles::pair::{self, PairEvent, Parts};
 use crate::services::names::hub::HubResolver;
 use crate::services::tunnel::{self, HubSelection, HubTunnel};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
 use crate::{clock, intercept, roles};
 
-/// How often permits are looked at, besides when their directory tells of a change.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// The least time between two readings of permits that were announced one by one.
-const PERMITS_EVERY: Duration = Duration::from_millis(500);
-
-/// How long connections go on at another process's side, unless it is said.
+/// Time for which connections go on in the former process after an upgrade, unless the request says it.
 const UPGRADE_WITHIN: Duration = Duration::from_secs(300);
 
 /// With more sessions than this, what is intercepted follows them at intervals.
@@ -83,83 +70,11 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let predecessor = take_over.then(|| Predecessor::ask(&config)).transpose();
     let predecessor = predecessor.map_err(|problem| RunError::TakeOver { problem })?;
-    let device = predecessor.as_ref().map(|it| it.take_device(&config)).transpose();
-    let device = device.map_err(RunError::System)?.flatten();
-    // The process before and the one after have the other half.
-    let second_half = predecessor.as_ref().is_some_and(|it| !it.told.second_half);
+    // The process before and the one after have the other half, so that packets of a session show whose it
+    // is while two processes share the port.
+    let second_half = predecessor.as_ref().is_some_and(|before| !before.state.second_half);
     config.link.index_share = config.link.index_share.half(second_half);
-    let own = OwnAddresses::open()?;
-    let workers =
-        Workers::start(config.workers, config.link.burst.is_none()).map_err(RunError::System)?;
-    let beside = predecessor.as_ref().map(Predecessor::sockets);
-    let links = bind_hop(&config, &workers, beside)?;
-    let local = links[0].local_addr().map_err(RunError::System)?;
-    let listener = TcpListening::open(&config)?;
-    let mut permits = TerminalPermits::read(&config)?;
-    let watch = permits.directory().and_then(watch);
-    let mut shared = SharedPermits::start(&config);
-    shared.apply(&mut permits);
-    let wall = clock::unix_time();
-    let terminals = permits.served(wall);
-    let selection = HubSelection {
-        port: local.port(),
-        intercepts: config.intercept.is_some(),
-        policies: config.policies.clone(),
-    };
-    let tunnel = config.tunnel.as_ref();
-    let setup = Setup {
-        side: Side::Hub,
-        key: config.identity.public(),
-        own,
-        endpoints: endpoints(&config, &terminals)?,
-        sockets: links.into_iter().map(HopSockets::from).collect(),
-        workers,
-        peers: peers(&config, &terminals, predecessor.as_ref()),
-        dial: policy(&config),
-        operation: &config.operation,
-        intercept: config.intercept.as_ref(),
-        policies: config.policies.clone(),
-        classes: config.classes.clone(),
-        names: None,
-        tunnel: tunnel.map(|tunnel| (tunnel, selection.of(&terminals), config.mesh)),
-        device,
-    };
-    let (mut ops, parts, tunnel) = setup.start(clock::now())?;
-    let tunnel = tunnel.map(|tunnel| HubTunnel { tunnel, selection });
-    let names = config.dns.clone().map(|dns| HubResolver::new(dns, parts.gateway.counters()));
-    let services = services::of_hub(clock::now(), &config, names.clone(), tunnel).await?;
-    ops.configure_accounts(&terminals);
-    parts.gateway.hop().keep_tally();
-    log_start(&config, terminals.len(), local);
-    let mut listeners = JoinSet::new();
-    listener.into_iter().for_each(|it| it.serve(&mut listeners, parts.gateway.hop()));
-    let sibling = predecessor.as_ref().map(Predecessor::sibling);
-    parts.gateway.hop().set_sibling(clock::now(), sibling.as_ref());
-    let mut hub = Hub {
-        parts,
-        listeners,
-        second_half,
-        predecessor,
-        successor: None,
-        within: UPGRADE_WITHIN,
-        stage: None,
-        rate_sharing: RateSharing::default(),
-        services,
-        contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
-        quotas: TerminalQuotas::new(&quotas(&terminals), ops.most_connections()),
-        sites: TerminalSites::new(terminals, config.mesh, config.transparent),
-        links: config.links,
-        expired: permits.expired(wall),
-        permits,
-        watch,
-        shared,
-        look: Periodic::new(LOOK, clock::now() + LOOK),
-        mesh: config.mesh,
-        is_stale: false,
-        fresh: Periodic::new(PERMITS_EVERY, clock::now()),
-        scope: Periodic::new(SCOPE_EVERY, clock::now()),
-        lookups: Lookups::new(names),
-    };
+    let (mut ops, mut hub) = Hub::start(config, second_half, predecessor).await?;
     hub.with_services(clock::now(), &mut ops, |services, role| services.start(role));
     if take_over {
         hub.rate_sharing.begin(clock::now(), hub.parts.gateway.hop());
@@ -177,25 +92,6 @@ fn names(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, String> {
     terminals.iter().map(|terminal| (terminal.key, terminal.name.clone())).collect()
 }
 
-/// Watches the directory with the permits. Where that is impossible, it is looked at now and then.
-fn watch(directory: &Path) -> Option<DirectoryWatch> {
-    let watch = DirectoryWatch::new(directory);
-    let failed = |error: &io::Error| {
-        let every = LOOK.as_secs();
-        let directory = directory.display();
-        tracing::warn!("cannot watch {directory}, looking every {every} s: {error}");
-    };
-    watch.inspect_err(failed).ok()
-}
-
-fn policy(config: &HubConfig) -> DialPolicy {
-    DialPolicy {
-        timeout: config.connect_timeout,
-        transparent: config.transparent,
-        marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
-    }
-}
-
 /// The rules, routes and table that a hub with `config` installs while all its terminals are
 /// reachable, in nft and ip syntax.
 pub fn print_rules(config: &HubConfig) -> String {
@@ -204,73 +100,54 @@ pub fn print_rules(config: &HubConfig) -> String {
     let hop = config.listen.map_or(PORT, |address| address.port());
     let networks: Vec<Prefix> =
         config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
-    let (intercepts, policies) = (config.intercept.is_some(), config.policies.clone());
-    let selection = HubSelection { port: hop, intercepts, policies }.of(&config.terminals);
+    let selection = selection(config, hop).of(&config.terminals);
     rules += &tunnel::print(tunnel, &selection, &networks);
     rules
 }
 
+/// The rules for what goes through the tunnel; `port`: the hop's.
+fn selection(config: &HubConfig, port: u16) -> HubSelection {
+    HubSelection { port, intercepts: config.intercept.is_some(), policies: config.policies.clone() }
+}
+
 struct Hub {
     parts: Parts,
-    permits: TerminalPermits,
+    permits: FollowedPermits,
     /// The task that accepts TCP connections of terminals.
     listeners: JoinSet<()>,
-    /// Which half of the indices is this process's.
+    /// This process has the second half of the indices, and its neighbours in time the first.
     second_half: bool,
     /// The process before this one, while it carries connections.
     predecessor: Option<Predecessor>,
-    /// The process that is to take this one's place, how long connections may go on then, and how far
-    /// that is.
+    /// The process that is to take this one's place.
     successor: Option<Child>,
+    /// Time for which connections may go on here once it has.
     within: Duration,
+    /// Progress of that; [`None`] outside an upgrade.
     stage: Option<Stage>,
     rate_sharing: RateSharing,
     services: Services,
     /// Where terminals were last heard; [`None`] without `state`.
     contacts: Option<ContactStore>,
-    watch: Option<DirectoryWatch>,
-    /// The permits in etcd.
-    shared: SharedPermits,
-    /// When to look at the permits without being told: a network file system does not tell.
-    look: Periodic,
-    /// Terminals that have expired.
-    expired: usize,
-    /// Whether permits may have changed, and when they may be read again at once. In between the
-    /// housekeeping reads them, so that thousands that come together are not read thousands of times.
-    is_stale: bool,
-    fresh: Periodic,
     mesh: bool,
     /// When to compute what is intercepted, with many sessions.
     scope: Periodic,
     sites: TerminalSites,
     links: Vec<LinkConfig>,
     quotas: TerminalQuotas,
-    /// Name lookups for streams.
+    /// Names that are being resolved for streams of terminals.
     lookups: Lookups,
 }
 
-/// What a hub waits for.
+/// An event for a hub's main loop.
 enum HubEvent {
     Pair(PairEvent),
     /// A name lookup has ended; `None` if its stream was reset meanwhile.
     Resolved(Option<Resolved>),
-    /// Permits may have changed.
+    /// Permits may have changed, in their directory or in etcd.
     Permits,
     /// A service has work to do.
     Service(Ready),
-}
-
-/// The next change of the permits. Cancel-safe.
-async fn changed(watch: &mut Option<DirectoryWatch>) {
-    match watch {
-        Some(known) => {
-            if let Err(error) = known.changed().await {
-                tracing::warn!("the permits are no longer watched: {error}");
-                *watch = None;
-            }
-        }
-        None => pending().await,
-    }
 }
 
 impl RunningRole for Hub {
@@ -286,16 +163,17 @@ impl RunningRole for Hub {
         ops: &mut GatewayOperations,
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R {
-        let Self { parts, services, sites, permits, is_stale, .. } = self;
+        let Self { parts, services, sites, permits, .. } = self;
         let dial = parts.gateway.dial_policy();
         let (peers, accounts) = ops.peers_and_accounts();
-        let hub = HubSide { sites, permits, is_permit_changed: is_stale, dial, accounts };
+        let (permits, is_permit_changed) = permits.for_services();
+        let hub = HubSide { sites, permits, is_permit_changed, dial, accounts };
         let role = parts.gateway.surroundings(now, peers);
         work(services, &mut Surroundings { hub: Some(hub), ..role })
     }
 
     fn role_status(&self, now: Instant) -> GatewayStatus {
-        let predecessor = self.predecessor.as_ref().map(|it| it.told.pid);
+        let predecessor = self.predecessor.as_ref().map(|before| before.state.pid);
         GatewayStatus { predecessor, ..self.parts.role_status(now) }
     }
 
@@ -303,8 +181,7 @@ impl RunningRole for Hub {
         tokio::select! {
             event = self.parts.next() => HubEvent::Pair(event),
             resolved = self.lookups.next() => HubEvent::Resolved(resolved),
-            () = changed(&mut self.watch) => HubEvent::Permits,
-            () = self.shared.changed() => HubEvent::Permits,
+            () = self.permits.changed() => HubEvent::Permits,
             ready = self.services.next() => HubEvent::Service(ready),
         }
     }
@@ -333,9 +210,8 @@ impl RunningRole for Hub {
                 resolved.into_iter().for_each(|resolved| self.answer_resolved(now, ops, resolved));
             }
             HubEvent::Permits => {
-                self.is_stale = true;
                 // A revocation waits for no timer.
-                if self.fresh.is_due(now) {
+                if self.permits.handle_change(now) {
                     self.follow_permits(now, ops, false);
                 }
             }
@@ -365,13 +241,14 @@ impl RunningRole for Hub {
     }
 
     fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations) {
+        // Twice a second, instead of by notifications.
         self.parts.follow_routes();
         let hop = self.parts.gateway.hop();
         let is_short = self.sites.sessions().any(|session| !hop.has_room(session));
         ops.evict_idle(now, self.parts.gateway.view(), is_short);
         self.account(now, ops);
-        let looks = self.look.is_due(now);
-        self.follow_permits(now, ops, looks);
+        let force = self.permits.is_look_due(now);
+        self.follow_permits(now, ops, force);
         self.follow_upgrade(now, ops);
         let hop = self.parts.gateway.hop();
         self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
@@ -379,9 +256,7 @@ impl RunningRole for Hub {
 
     fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
-        self.permits.configure(&config).map_err(|error| error.to_string())?;
-        self.watch = self.permits.directory().and_then(watch);
-        self.shared.configure(&config);
+        self.permits.configure(&config)?;
         let Parts { gateway, intake, policies } = &mut self.parts;
         gateway.set_connect_timeout(config.connect_timeout);
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
@@ -397,8 +272,9 @@ impl RunningRole for Hub {
         gateway.counters().live.set_limit(ops.most_connections());
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
-        let configured = self
-            .with_services(now, ops, |it, role| it.configure(role, services::Config::Hub(&config)));
+        let changed = services::Config::Hub(&config);
+        let configured =
+            self.with_services(now, ops, |services, role| services.configure(role, changed));
         configured.map_err(|error| error.to_string())?;
         self.serve(now, ops);
         self.apply(now, ops, &changes);
@@ -412,13 +288,16 @@ impl RunningRole for Hub {
         within: Duration,
     ) -> Result<ControlAnswer, String> {
         self.may_hand_over()?;
-        if self.successor.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None))) {
+        let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        if self.successor.as_mut().is_some_and(is_running) {
             return Err("another process is starting already".to_owned());
         }
+        // The next process gets the device of the tunnel as its standard input.
         let device = self.services.share_device().map_err(|error| error.to_string())?;
         let successor = ops.start_successor(device.map(|device| device.descriptor))?;
         let line = format!("started pid {}", successor.id());
-        (self.successor, self.within) = (Some(successor), within);
+        self.successor = Some(successor);
+        self.within = within;
         Ok(ControlAnswer::Done(vec![line]))
     }
 
@@ -450,22 +329,76 @@ impl RunningRole for Hub {
     }
 
     async fn stop(mut self) {
+        // First everything that would open further connections.
         drop(self.lookups);
         self.services.stop();
+        // Ends interception, then the connections.
         self.parts.stop().await;
         if let Some(contacts) = self.contacts {
+            // Terminals that have been told of the end need no call from the next process.
             contacts.remove().await;
         }
     }
 }
 
 impl Hub {
-    /// Serves whom the permits say, if they may have changed or are looked at anyway.
-    fn follow_permits(&mut self, now: Instant, ops: &mut GatewayOperations, looks: bool) {
-        let told = std::mem::take(&mut self.is_stale);
-        let mut changed = (told || looks) && self.permits.refresh();
-        changed |= told && self.shared.apply(&mut self.permits);
-        if changed || self.permits.expired(clock::unix_time()) != self.expired {
+    /// Opens, reads and starts everything but the services. `second_half`: which of the session indices are
+    /// this process's.
+    async fn start(
+        config: HubConfig,
+        second_half: bool,
+        predecessor: Option<Predecessor>,
+    ) -> Result<(GatewayOperations, Self), RunError> {
+        let device = predecessor.as_ref().map(|before| before.take_device(&config)).transpose();
+        let device = device.map_err(RunError::System)?.flatten();
+        let own = OwnAddresses::open()?;
+        let sockets = PartSockets::bind(&config, predecessor.as_ref())?;
+        let local = sockets.local_addr()?;
+        let listener = TcpListening::open(&config)?;
+        let mut permits = FollowedPermits::read(clock::now(), &config)?;
+        let terminals = permits.serve(clock::unix_time());
+        let selection = selection(&config, local.port());
+        let before = predecessor.as_ref();
+        let setup = setup(&config, &terminals, &selection, own, sockets, device, before)?;
+        let (mut ops, parts, tunnel) = setup.start(clock::now())?;
+        let tunnel = tunnel.map(|tunnel| HubTunnel { tunnel, selection });
+        let names = config.dns.clone().map(|dns| HubResolver::new(dns, parts.gateway.counters()));
+        let services = services::of_hub(clock::now(), &config, names.clone(), tunnel).await?;
+        ops.configure_accounts(&terminals);
+        // Before the first session: a tally counts sessions from their beginning.
+        parts.gateway.hop().keep_tally();
+        log_start(&config, terminals.len(), local);
+        let mut listeners = JoinSet::new();
+        let hop = parts.gateway.hop();
+        listener.into_iter().for_each(|listener| listener.serve(&mut listeners, hop));
+        let sibling = predecessor.as_ref().map(Predecessor::sibling);
+        hop.set_sibling(clock::now(), sibling.as_ref());
+        let state = config.operation.state.as_deref();
+        let hub = Self {
+            parts,
+            listeners,
+            second_half,
+            predecessor,
+            successor: None,
+            within: UPGRADE_WITHIN,
+            stage: None,
+            rate_sharing: RateSharing::default(),
+            services,
+            contacts: state.map(|directory| ContactStore::new(clock::now(), directory)),
+            quotas: TerminalQuotas::new(&quotas(&terminals), ops.most_connections()),
+            sites: TerminalSites::new(terminals, config.mesh, config.transparent),
+            links: config.links,
+            permits,
+            mesh: config.mesh,
+            scope: Periodic::new(SCOPE_EVERY, clock::now()),
+            lookups: Lookups::new(names),
+        };
+        Ok((ops, hub))
+    }
+
+    /// Reads the permits again if they may have changed, or if `force` is set, and serves those terminals.
+    fn follow_permits(&mut self, now: Instant, ops: &mut GatewayOperations, force: bool) {
+        if self.permits.refresh(clock::unix_time(), force) {
             self.serve(now, ops);
         }
     }
@@ -481,10 +414,9 @@ impl Hub {
 
     /// Serves the terminals that are permitted now, and no others.
     fn serve(&mut self, now: Instant, ops: &mut GatewayOperations) {
-        let wall = clock::unix_time();
-        self.expired = self.permits.expired(wall);
-        let terminals = self.permits.served(wall);
+        let terminals = self.permits.serve(clock::unix_time());
         let hop = self.parts.gateway.hop();
+        // Limits before permits: they apply to sessions that begin from now on.
         hop.set_memory(&memory_limits(&terminals));
         hop.set_link_rates(&link_rates(&terminals, &self.links));
         hop.set_aggregates(now, &aggregates(&terminals));
@@ -494,17 +426,19 @@ impl Hub {
         ops.configure_accounts(&terminals);
         let changes = ops.settle_usage(now, hop);
         self.quotas.configure(&quotas(&terminals), ops.most_connections());
-        let (before, count) = (self.sites.count(), terminals.len());
+        let before = self.sites.count();
+        let count = terminals.len();
         self.sites.configure(terminals, self.mesh);
         self.with_services(now, ops, |services, role| services.follow_permits(role));
         if before != count {
             tracing::info!("serving {}", counted(count));
         }
         self.apply(now, ops, &changes);
+        // The shares of terminals that stay may have changed.
         self.sites.sessions().for_each(|session| self.set_share(now, ops, session));
     }
 
-    /// Which connections to intercept, or why none.
+    /// Returns the connections to intercept, or the reason for intercepting none.
     fn wanted(&self, ops: &GatewayOperations) -> Result<Scope, BypassReason> {
         if let Some(why) = ops.bypass_reason(self.parts.gateway.view()) {
             return Err(why);
@@ -512,6 +446,7 @@ impl Hub {
         let hop = self.parts.gateway.hop();
         let is_open = |session| hop.has_room(session) && !self.is_blocked(ops, session);
         match Scope::only(self.sites.open_networks(is_open)) {
+            // Not even without the limits: no terminal with networks is reachable.
             Scope::Nothing if self.sites.open_networks(|_| true).is_empty() => {
                 Err(BypassReason::PeerUnreachable)
             }
@@ -529,6 +464,7 @@ impl Hub {
     ) {
         ops.follow_session(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
+            // Before the services, which look up the terminal of a session.
             self.sites.add(session, peer);
             self.set_share(now, ops, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));

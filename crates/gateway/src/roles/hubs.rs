@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::{HubAddress, TcpAddress, TerminalConfig};
+use config::{HubAddress, TerminalConfig};
 use pep::hubs::{HubId, HubSelection, HubStep};
 use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
@@ -20,23 +20,23 @@ use crate::hop::Hop;
 use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
-use crate::roles::fallback::{self, TcpFallback};
+use crate::roles::fallback::{FallbackTaskResult, TcpFallback};
 use crate::roles::pair;
 use crate::services::LearnKeys;
 use crate::services::rotation::HubKeys;
 
-/// How often it is looked whether each link works, where UDP may be blocked on it.
+/// Interval at which each link is checked for silence, where several have a fallback to TCP.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a hub that is waited for keeps its addresses before its name is resolved again.
+/// Interval at which the name of a hub that does not answer is resolved again.
 const RESOLVE: Duration = Duration::from_secs(30);
-/// How long one without any address does.
+/// The same while the name has no address.
 const RESOLVE_SOON: Duration = Duration::from_secs(2);
 
-/// The hubs of a terminal, with the addresses of their names.
-pub(super) struct Resolved(Vec<(PublicKey, Vec<SocketAddr>)>);
+/// Present key and addresses of each hub, in the order of the configuration.
+pub(super) struct ResolvedHubs(Vec<(PublicKey, Vec<SocketAddr>)>);
 
-impl Resolved {
-    /// Resolves the names of all hubs. One that cannot be resolved now, perhaps because the network is
+impl ResolvedHubs {
+    /// Resolves the names of all hubs. A name that cannot be resolved now, perhaps because the network is
     /// not up yet, has no address for the time being.
     pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Self {
         let mut resolved = Vec::new();
@@ -53,7 +53,7 @@ impl Resolved {
         Self(resolved)
     }
 
-    /// The addresses of one.
+    /// Returns the present key and the addresses of one hub.
     pub(super) fn of_hub(&self, id: HubId) -> (PublicKey, Vec<SocketAddr>) {
         self.0[id.0].clone()
     }
@@ -63,12 +63,12 @@ fn with_v6(config: &TerminalConfig) -> bool {
     config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6())
 }
 
-/// When to resolve the name of a hub again that has these addresses.
+/// Returns the pause before the name of a hub with these addresses is resolved again.
 fn resolve_after(addresses: &[SocketAddr]) -> Duration {
     if addresses.is_empty() { RESOLVE_SOON } else { RESOLVE }
 }
 
-/// The addresses of a hub that our socket can reach.
+/// Returns the addresses of a hub that our socket can reach.
 async fn resolve(hub: &HubAddress, v6: bool) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = tokio::net::lookup_host(hub.as_str()).await?.collect();
     addresses.retain(|address| v6 || address.is_ipv4());
@@ -79,10 +79,10 @@ async fn resolve(hub: &HubAddress, v6: bool) -> io::Result<Vec<SocketAddr>> {
 pub(super) struct KnownHubs {
     choice: HubSelection,
     hubs: Vec<KnownHub>,
-    /// What has become of the keys in the configuration.
+    /// Present and next keys of the hubs, by the keys in the configuration.
     keys: HubKeys,
     hop: Hop,
-    tasks: JoinSet<(HubId, Done)>,
+    tasks: JoinSet<(HubId, HubTaskResult)>,
     v6: bool,
     link: slacp::Config,
     identity: KeyPair,
@@ -92,17 +92,18 @@ pub(super) struct KnownHubs {
 
 struct KnownHub {
     name: String,
-    /// The key in the configuration, and the present one.
+    /// The key in the configuration, which stays the same when the hub's key is replaced.
     configured: PublicKey,
+    /// The key with which its last session was set up.
     key: PublicKey,
     address: HubAddress,
     addresses: Vec<SocketAddr>,
     session: Option<SessionId>,
-    /// The session with the process that the hub was before, for what that still carries.
+    /// The session with the hub's former process, while that still carries connections.
     former: Option<SessionId>,
-    /// Key `hub_tcp` or `tcp`: for each link.
+    /// The fallback of each link, if the hub accepts TCP. Key `hub_tcp` or `tcp`.
     fallbacks: Vec<TcpFallback>,
-    /// Whether it is to be asked for a session when there is a new connection to it.
+    /// Ask it for a session as soon as a new TCP connection to it exists.
     reconnects: bool,
     /// When the name is resolved again, while the hub is waited for; `None` while that is done.
     resolve_at: Option<Instant>,
@@ -110,10 +111,11 @@ struct KnownHub {
     reminder: Reminder,
 }
 
-/// What a terminal's hubs wait for.
-pub(super) enum Done {
-    /// Of that link.
-    Carrier(u8, fallback::Done),
+/// Result of a task for a hub.
+pub(super) enum HubTaskResult {
+    /// Result of the fallback of the link with this number.
+    Fallback(u8, FallbackTaskResult),
+    /// The hub's addresses, resolved again.
     Resolved(io::Result<Vec<SocketAddr>>),
 }
 
@@ -121,42 +123,47 @@ impl KnownHubs {
     pub(super) fn new(
         now: Instant,
         config: &TerminalConfig,
-        (resolved, keys): (Resolved, HubKeys),
+        resolved: ResolvedHubs,
+        keys: HubKeys,
         hop: Hop,
         mark: Option<u32>,
     ) -> Self {
         let ends = LocalEnd::all(&config.links);
-        let hub = |(hub, (key, addresses)): (&config::KnownHub, (_, Vec<SocketAddr>))| {
-            let ends = hub.tcp.iter().flat_map(|at| ends.iter().map(move |end| (at, end)));
-            let fallback = |(at, end): (&TcpAddress, &LocalEnd)| {
-                TcpFallback::new(now, at.clone(), hop.links().clone(), (end.clone(), mark))
-            };
-            let fallbacks = ends.map(fallback).collect();
+        let mut hubs = Vec::new();
+        for (hub, (key, addresses)) in config.hubs.iter().zip(resolved.0) {
             hop.set_hub(key, &addresses);
             hop.set_next_hub_key(key, keys.next(&hub.key));
-            let (name, address) = (hub.name.clone(), hub.address.clone());
-            let resolve_at = Some(now + resolve_after(&addresses));
-            let (configured, session, former) = (hub.key, None, None);
-            KnownHub {
-                name,
-                configured,
+            let ends = hub.tcp.iter().flat_map(|at| ends.iter().map(move |end| (at, end)));
+            let fallbacks = ends.map(|(at, end)| {
+                TcpFallback::new(now, at.clone(), hop.links().clone(), end.clone(), mark)
+            });
+            hubs.push(KnownHub {
+                name: hub.name.clone(),
+                configured: hub.key,
                 key,
-                address,
-                addresses,
-                session,
-                former,
-                fallbacks,
+                address: hub.address.clone(),
+                session: None,
+                former: None,
+                fallbacks: fallbacks.collect(),
                 reconnects: false,
-                resolve_at,
+                resolve_at: Some(now + resolve_after(&addresses)),
+                addresses,
                 reminder: Reminder::default(),
-            }
-        };
-        let hubs: Vec<KnownHub> = config.hubs.iter().zip(resolved.0).map(hub).collect();
+            });
+        }
+        // With one link, the silence of the hub is that of the link.
         let look_at = hubs.iter().any(|hub| hub.fallbacks.len() > 1).then_some(now);
-        let choice = HubSelection::new(now, config.ranking());
-        let (v6, tasks) = (with_v6(config), JoinSet::new());
-        let (link, identity) = (config.link.clone(), config.identity.clone());
-        Self { choice, hubs, keys, hop, tasks, v6, link, identity, look_at }
+        Self {
+            choice: HubSelection::new(now, config.ranking()),
+            hubs,
+            keys,
+            hop,
+            tasks: JoinSet::new(),
+            v6: with_v6(config),
+            link: config.link.clone(),
+            identity: config.identity.clone(),
+            look_at,
+        }
     }
 
     /// The session for new connections.
@@ -164,23 +171,23 @@ impl KnownHubs {
         self.choice.current().and_then(|id| self.hubs[id.0].session)
     }
 
-    /// Whether the hub in use answers.
+    /// Returns whether the hub in use answers.
     pub(super) fn answers(&self) -> bool {
         self.session().is_some() && !self.choice.is_silent()
     }
 
-    /// Whether the hub in use answers and takes new connections.
+    /// Returns whether the hub in use answers and accepts new connections.
     pub(super) fn is_good(&self) -> bool {
         self.choice.is_good() && self.session().is_some()
     }
 
-    /// Whether the hub in use is about to stop, and there is no other.
+    /// Returns whether the hub in use is about to stop, and there is no other.
     pub(super) fn is_leaving(&self) -> bool {
         self.choice.is_leaving()
     }
 
-    /// Waits for the next event. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<(HubId, Done)> {
+    /// Waits for the end of a task, or for the next deadline (`None`). Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<(HubId, HubTaskResult)> {
         let fallbacks = self.hubs.iter().flat_map(|hub| &hub.fallbacks);
         let carriers = fallbacks.filter_map(TcpFallback::poll_timeout).chain(self.look_at);
         let names = self.waited_for().filter_map(|id| self.hubs[id.0].resolve_at);
@@ -197,16 +204,17 @@ impl KnownHubs {
         }
     }
 
-    /// Handles what [`Self::next`] has returned.
-    pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, Done)>) {
+    /// Handles an event that [`Self::next`] has returned.
+    pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, HubTaskResult)>) {
         match done {
-            Some((id, Done::Carrier(link, done))) => {
-                let has_tried = matches!(done, fallback::Done::Connected(_));
+            Some((id, HubTaskResult::Fallback(link, result))) => {
+                let has_tried = matches!(result, FallbackTaskResult::Connected(_));
                 let mut fallbacks = self.hubs[id.0].fallbacks.iter_mut();
                 if let Some(fallback) = fallbacks.find(|fallback| fallback.link() == link) {
-                    fallback.handle(now, done);
+                    fallback.handle(now, result);
                 }
                 self.follow(now);
+                // Only after `follow`, which diverts the hub's datagrams to the new connection.
                 let hub = &mut self.hubs[id.0];
                 if hub.reconnects && has_tried {
                     hub.reconnects = false;
@@ -214,7 +222,9 @@ impl KnownHubs {
                 }
                 return;
             }
-            Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
+            Some((id, HubTaskResult::Resolved(addresses))) => {
+                self.handle_resolved(now, id, addresses);
+            }
             None => {}
         }
         self.follow(now);
@@ -258,7 +268,7 @@ impl KnownHubs {
         hub.resolve_at = Some(now + resolve_after(&hub.addresses));
     }
 
-    /// A connection that carried datagrams has ended.
+    /// Handles the end of a TCP connection that carried datagrams.
     pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         let fallbacks = self.hubs.iter_mut().flat_map(|hub| &mut hub.fallbacks);
         fallbacks.for_each(|fallback| fallback.handle_ended(now, id));
@@ -274,7 +284,8 @@ impl KnownHubs {
         else {
             return self.handle_former(now, session, event);
         };
-        let (name, used) = (&self.hubs[id.0].name, self.choice.current() == Some(id));
+        let name = &self.hubs[id.0].name;
+        let used = self.choice.current() == Some(id);
         match event {
             Event::Unreachable => {
                 tracing::warn!("{name} unreachable{}", if used { PASSING } else { "" });
@@ -329,12 +340,13 @@ impl KnownHubs {
         self.follow(now);
     }
 
-    /// Where the session is over TCP, the next process is asked over a connection to it: the present one
-    /// is the former process's.
+    /// Opens new TCP connections for sessions with the next process, where the session is over TCP: the
+    /// present connections lead to the former process.
     fn handle_successor(&mut self, now: Instant, id: HubId, session: SessionId) {
         let hub = &mut self.hubs[id.0];
         let connects = |fallback: &mut TcpFallback| fallback.handle_successor(now, session);
-        if hub.fallbacks.iter_mut().map(connects).fold(false, |any, it| any | it) {
+        // Each of them must pin its connection, so the first does not end the loop.
+        if hub.fallbacks.iter_mut().map(connects).fold(false, |any, one| any | one) {
             hub.reconnects = true;
             self.hop.want_hub(hub.key, false);
         }
@@ -348,7 +360,8 @@ impl KnownHubs {
             Event::Unreachable => self.choice.handle_former(now, id, false),
             Event::Reachable => self.choice.handle_former(now, id, true),
             Event::Down(why) => {
-                let (name, lost) = (self.called(id), self.hop.take_lost(session));
+                let name = self.called(id);
+                let lost = self.hop.take_lost(session);
                 let what = format!("the session with the former process of {name} is over ({why})");
                 pair::log_end(&what, lost);
                 self.hubs[id.0].former = None;
@@ -363,8 +376,9 @@ impl KnownHubs {
         for index in 0..self.hubs.len() {
             let silent = self.silent_for(now, HubId(index));
             if self.hubs[index].reminder.is_due(silent) {
-                let (hub, lasted) = (&self.hubs[index], silent.unwrap_or_default());
-                let (name, address) = (self.called(HubId(index)), hub.address.as_str());
+                let name = self.called(HubId(index));
+                let address = self.hubs[index].address.as_str();
+                let lasted = silent.unwrap_or_default();
                 let lasted = units::format_duration(Duration::from_secs(lasted.as_secs()));
                 let why = self.why_silent();
                 tracing::warn!("no answer from {name} at {address} for {lasted}: {why}");
@@ -372,12 +386,13 @@ impl KnownHubs {
         }
     }
 
-    /// How long a hub has been asked for a session in vain.
+    /// Time for which a hub has been asked for a session in vain; `None` if it is not being asked.
     fn silent_for(&self, now: Instant, id: HubId) -> Option<Duration> {
         self.choice.asked_since(id).map(|since| now.saturating_since(since))
     }
 
-    /// A hub that refuses a terminal is silent, so the terminal cannot know which of these it is.
+    /// Lists the possible causes of a hub's silence. A hub that refuses a terminal is silent, too, so the
+    /// terminal cannot know which it is.
     fn why_silent(&self) -> String {
         let key = format_public_key(&self.identity.public());
         format!(
@@ -402,6 +417,7 @@ impl KnownHubs {
                 self.choice.handle_former_idle(now, id);
             }
         }
+        // A hub that is left keeps its session until its connections have ended.
         for id in self.choice.retiring().collect::<Vec<_>>() {
             let hub = &self.hubs[id.0];
             if self.streams(hub.session.into_iter().chain(hub.former)) == 0 {
@@ -411,7 +427,7 @@ impl KnownHubs {
         self.follow(now);
     }
 
-    /// Does what has been decided.
+    /// Takes the steps that [`HubSelection`] has decided.
     fn follow(&mut self, now: Instant) {
         while let Some(step) = self.choice.poll_step(now) {
             match step {
@@ -429,7 +445,7 @@ impl KnownHubs {
         self.follow_names(now);
     }
 
-    /// The name of a hub within a sentence.
+    /// The name of a hub within a sentence: an only hub needs none.
     fn called(&self, id: HubId) -> &str {
         let hub = &self.hubs[id.0];
         if self.hubs.len() == 1 { "the hub" } else { &hub.name }
@@ -437,6 +453,7 @@ impl KnownHubs {
 
     fn want(&self, id: HubId, wanted: bool) {
         let hub = &self.hubs[id.0];
+        // An only hub is named once, at the start.
         if wanted && hub.session.is_none() && self.hubs.len() > 1 {
             tracing::info!("asking {}", hub.name);
         }
@@ -456,7 +473,8 @@ impl KnownHubs {
         if sessions.is_empty() {
             return;
         }
-        let (streams, name) = (self.streams(sessions.iter().copied()), &self.hubs[id.0].name);
+        let streams = self.streams(sessions.iter().copied());
+        let name = &self.hubs[id.0].name;
         match pair::resets(streams) {
             None => tracing::info!("leaving {name}"),
             Some(resets) => tracing::warn!("leaving {name}: {resets}"),
@@ -466,7 +484,8 @@ impl KnownHubs {
 
     fn close_former(&mut self, now: Instant, id: HubId) {
         let Some(session) = self.hubs[id.0].former.take() else { return };
-        let (streams, name) = (self.streams([session]), self.called(id));
+        let streams = self.streams([session]);
+        let name = self.called(id);
         match pair::resets(streams) {
             None => tracing::info!("the former process of {name} carries nothing any more"),
             Some(resets) => {
@@ -476,31 +495,35 @@ impl KnownHubs {
         self.hop.close(now, session);
     }
 
-    /// The hubs that are to answer and do not.
+    /// The hubs that are asked for a session or an answer and do not respond.
     fn waited_for(&self) -> impl Iterator<Item = HubId> {
         (0..self.hubs.len()).map(HubId).filter(|id| self.choice.is_waited_for(*id))
     }
 
-    /// Tells the carriers which hubs are waited for.
+    /// Updates the fallbacks of each link by whether the hub is waited for there, and starts their tasks.
     fn follow_carriers(&mut self, now: Instant) {
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = Some(now + LOOK);
         }
         for (index, hub) in self.hubs.iter_mut().enumerate() {
             let is_waited_for = self.choice.is_waited_for(HubId(index));
+            // A hub that answers may still be silent on single links.
             let silent = if is_waited_for { u8::MAX } else { silent_links(&self.hop, hub) };
-            let (link, identity, key) = (&self.link, &self.identity, hub.key);
-            let knock =
-                || HubProbe::new(link.clone(), identity.clone(), key, hub.addresses.clone());
+            let link = &self.link;
+            let identity = &self.identity;
+            let addresses = &hub.addresses;
+            let probe =
+                || HubProbe::new(link.clone(), identity.clone(), hub.key, addresses.clone());
             for fallback in &mut hub.fallbacks {
                 let number = fallback.link();
                 match silent & 1 << number != 0 {
                     true => fallback.handle_silence(now),
                     false => fallback.handle_answer(now),
                 }
-                while let Some(task) = fallback.step(now, &hub.name, &hub.addresses, knock) {
-                    let done = async move { Done::Carrier(number, task.run().await) };
-                    self.tasks.spawn(async move { (HubId(index), done.await) });
+                while let Some(task) = fallback.step(now, &hub.name, addresses, probe) {
+                    self.tasks.spawn(async move {
+                        (HubId(index), HubTaskResult::Fallback(number, task.run().await))
+                    });
                 }
             }
         }
@@ -510,9 +533,13 @@ impl KnownHubs {
     fn follow_names(&mut self, now: Instant) {
         for id in self.waited_for().collect::<Vec<_>>() {
             let hub = &mut self.hubs[id.0];
+            // A hub that does not answer may have moved to another address.
             if hub.resolve_at.take_if(|at| *at <= now).is_some() {
-                let (address, v6) = (hub.address.clone(), self.v6);
-                self.tasks.spawn(async move { (id, Done::Resolved(resolve(&address, v6).await)) });
+                let address = hub.address.clone();
+                let v6 = self.v6;
+                self.tasks.spawn(async move {
+                    (id, HubTaskResult::Resolved(resolve(&address, v6).await))
+                });
             }
         }
     }
@@ -543,10 +570,11 @@ impl LearnKeys for KnownHubs {
         session: SessionId,
         key: PublicKey,
     ) -> Result<(), ResetReason> {
-        let its = self.hubs.iter().find(|hub| hub.session == Some(session));
-        let hub = its.ok_or(ResetReason::Prohibited)?;
+        let found = self.hubs.iter().find(|hub| hub.session == Some(session));
+        let hub = found.ok_or(ResetReason::Prohibited)?;
         let known = self.keys.next(&hub.configured);
         if let Err(error) = self.keys.learn(now, &hub.configured, key) {
+            // The end of the stream would tell the hub that the key is stored, so it gets a reset.
             tracing::warn!("the next key of {} is not kept: {error}", hub.name);
             return Err(ResetReason::Prohibited);
         }
@@ -560,12 +588,13 @@ impl LearnKeys for KnownHubs {
     }
 }
 
-/// The links on which a hub that answers does not, as bits. A session with one link is not asked.
+/// The links on which a hub is silent although it answers on others, as bits. A session with one link has
+/// none.
 fn silent_links(hop: &Hop, hub: &KnownHub) -> u8 {
     let session = hub.session.filter(|_| hub.fallbacks.len() > 1);
     let links = session.map_or_else(Vec::new, |session| hop.silent_links(session));
     links.into_iter().fold(0, |bits, link| bits | 1 << link)
 }
 
-/// What follows if the hub in use falls silent.
+/// Consequence for the log if the hub in use falls silent.
 const PASSING: &str = ": new connections pass unaccelerated";

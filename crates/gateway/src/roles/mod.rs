@@ -24,23 +24,23 @@ use units::Instant;
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::status::GatewayStatus;
-use crate::operate::control::{ControlAnswer, ControlRequest};
+use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
 use crate::operate::{GatewayOperations, GatewayView, MainTask};
 use crate::services::{Services, Surroundings};
 
-/// What to do instead of an upgrade.
+/// Advice where an upgrade is impossible, within an error.
 const RESTART: &str = "restart it, which lets connections end first (systemctl restart, or \
                        `skyhop drain --wait` and a new start)";
 
 /// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
 pub(crate) trait RunningRole {
-    /// What it waits for besides operators.
+    /// Event of its main loop besides requests of operators.
     type Event;
 
     /// The gateway as its operators see it.
     fn view(&self) -> GatewayView<'_>;
 
-    /// Does something with its services.
+    /// Calls `work` with its services and the parts of the gateway that they may use.
     fn with_services<R>(
         &mut self,
         now: Instant,
@@ -48,7 +48,7 @@ pub(crate) trait RunningRole {
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R;
 
-    /// Its own part of the status, without that of its services.
+    /// Returns the role's part of the status, without that of its services.
     fn role_status(&self, now: Instant) -> GatewayStatus;
 
     /// Waits for the next event. Cancel-safe.
@@ -87,7 +87,7 @@ pub(crate) trait RunningRole {
     /// Starts another process that is to take this one's place.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// The reason for which that is impossible.
     fn upgrade(
         &mut self,
         _: Instant,
@@ -100,16 +100,16 @@ pub(crate) trait RunningRole {
     /// Prepares to give its place to the process that asks.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// The reason for which that is impossible.
     fn hand_over(&mut self, _: Instant, _: &GatewayOperations) -> Result<ControlAnswer, String> {
         Err("only a hub is upgraded while it runs".to_owned())
     }
 
-    /// Shares the rate with the process before it, which uses that much. Returns the portion that this may
-    /// use from now on.
+    /// Shares the rate with the process before it, which has this need. Returns the portion that the former
+    /// process may use from now on.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no other process.
     fn share_rate(&mut self, _: Instant, _: ProcessNeed) -> Result<f64, String> {
         Err("there is no other process here".to_owned())
     }
@@ -157,6 +157,7 @@ async fn serve(
                 role.handle(now, ops, event)?;
             }
         }
+        // After each event, since any may change whether connections can be carried.
         serving = role.set_interception(now, ops)?;
     }
     Ok(())
@@ -187,23 +188,7 @@ fn handle_task(
                 .and_then(|within| role.upgrade(now, ops, within));
             call.answer(answer.unwrap_or_else(ControlAnswer::Error));
         }
-        MainTask::Answer(call) => {
-            let mut status = role.role_status(now);
-            role.with_services(now, ops, |services, role| services.add_status(role, &mut status));
-            let call = ops.answer(now, role.view(), status, call);
-            let for_service = |call| role.with_services(now, ops, |it, _| it.answer_operator(call));
-            match call.and_then(for_service) {
-                Some(call) if matches!(call.request, ControlRequest::Reload) => {
-                    let outcome = role.reload(now, ops);
-                    ops.reloaded(call, outcome);
-                }
-                Some(call) => {
-                    let error = no_service(&call.request);
-                    call.answer(ControlAnswer::Error(error));
-                }
-                None => {}
-            }
-        }
+        MainTask::Answer(call) => answer_call(now, ops, role, call),
         MainTask::Housekeeping => {
             ops.housekeep(now, role.view());
             role.housekeep(now, ops);
@@ -212,7 +197,32 @@ fn handle_task(
     }
 }
 
-/// Why nobody answers this request.
+/// Answers a request that no role treats in its own way: by the operations, else by a service.
+fn answer_call(
+    now: Instant,
+    ops: &mut GatewayOperations,
+    role: &mut impl RunningRole,
+    call: ControlCall,
+) {
+    let mut status = role.role_status(now);
+    role.with_services(now, ops, |services, role| services.add_status(role, &mut status));
+    let call = ops.answer(now, role.view(), status, call);
+    let for_service =
+        |call| role.with_services(now, ops, |services, _| services.answer_operator(call));
+    match call.and_then(for_service) {
+        Some(call) if matches!(call.request, ControlRequest::Reload) => {
+            let outcome = role.reload(now, ops);
+            ops.reloaded(call, outcome);
+        }
+        Some(call) => {
+            let error = no_service(&call.request);
+            call.answer(ControlAnswer::Error(error));
+        }
+        None => {}
+    }
+}
+
+/// Returns the error for a request that no service answers.
 fn no_service(request: &ControlRequest) -> String {
     match request {
         ControlRequest::Bundle(_) => "this gateway has no section [bundles]".to_owned(),

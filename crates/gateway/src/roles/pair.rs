@@ -1,4 +1,4 @@
-//! What hub and terminal start and stop the same way: interception, operations, tunnel, and the
+//! The parts that hub and terminal start and stop the same way: interception, operations, tunnel, and the
 //! connections over the hop.
 
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use crate::relay::terms::DialPolicy;
 use crate::role::Role;
 use crate::services::tunnel::{Selection, Tunnel};
 
-/// What one side of a pair is made of.
+/// The parts of one side of a pair, before they start.
 pub(super) struct Setup<'a> {
     pub(super) side: Side,
     /// The public key of its identity.
@@ -43,7 +43,7 @@ pub(super) struct Setup<'a> {
     pub(super) intercept: Option<&'a InterceptConfig>,
     pub(super) policies: Vec<TrafficPolicy>,
     pub(super) classes: TrafficClasses,
-    /// What to redirect to the resolver.
+    /// Queries to redirect to the resolver.
     pub(super) names: Option<NameRules>,
     /// The tunnel, what goes through it, and `mesh` ([`Tunnel::install`]).
     pub(super) tunnel: Option<(&'a TunnelConfig, Selection, bool)>,
@@ -63,8 +63,17 @@ pub(super) struct Parts {
 pub(super) enum PairEvent {
     /// Of the hop, or a fatal error.
     Report(Report),
-    /// At the interception.
+    /// A client's connection at the interception, or a change there.
     Arrival(IntakeEvent),
+}
+
+impl From<Side> for Role {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Hub => Self::Hub,
+            Side::Terminal => Self::Terminal,
+        }
+    }
 }
 
 impl Setup<'_> {
@@ -78,40 +87,41 @@ impl Setup<'_> {
     ) -> Result<(GatewayOperations, Parts, Option<Tunnel>), RunError> {
         let interception = match self.intercept {
             Some(intercept) => Some(Interception::install(intercept, &self.policies, self.names)?),
+            // Replies to clients' addresses must come back to this machine's sockets.
             None if self.dial.transparent => Some(Interception::install_for_replies()?),
             None => None,
         };
-        let role = match self.side {
-            Side::Hub => Role::Hub,
-            Side::Terminal => Role::Terminal,
-        };
+        let role = self.side.into();
         let mut ops =
             GatewayOperations::start(now, role, Some(self.key), self.operation, self.peers)?;
         let classes = Arc::new(LiveClasses::new(self.classes));
         let counters = Arc::new(GatewayCounters::default());
         counters.keepalive.set(self.operation.keepalive);
         counters.live.set_limit(ops.most_connections());
-        let install = |(tunnel, selection, mesh)| {
-            let (classes, counters) = (classes.clone(), counters.clone());
-            Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
-        };
-        let tunnel = self.tunnel.map(install).transpose()?;
+        let tunnel = self.tunnel.map(|(tunnel, selection, mesh)| {
+            let classes = classes.clone();
+            Tunnel::install(tunnel, selection, mesh, classes, counters.clone(), self.device)
+        });
+        let tunnel = tunnel.transpose()?;
         let context = TrafficContext {
             classes,
             counters,
             tunnel: tunnel.as_ref().map(|tunnel| tunnel.port() as Arc<dyn PacketSink>),
         };
-        let terms = (self.dial, self.own);
         let gateway = Gateway::start(
             self.side,
             self.endpoints,
-            (self.sockets, self.workers),
-            terms,
+            self.sockets,
+            self.workers,
+            self.dial,
+            self.own,
             context,
         )?;
+        // Before the first session, whose rate resumes from what is remembered of its path.
         ops.restore_paths(now, gateway.hop());
         ops.foresee(gateway.hop());
-        let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
+        let intake =
+            interception.map(|interception| Intake::new(now, interception, gateway.counters()));
         Ok((ops, Parts { gateway, intake, policies: self.policies }, tunnel))
     }
 }
@@ -142,7 +152,7 @@ impl Parts {
         }
     }
 
-    /// The client's connection that has arrived, if one has.
+    /// Handles an event of the interception. Returns the client's connection that has arrived, if one has.
     pub(super) fn admit(&mut self, now: Instant, arrived: IntakeEvent) -> Option<ClientArrival> {
         self.intake.as_mut()?.handle(now, arrived)
     }
@@ -159,6 +169,7 @@ impl Parts {
 
     /// Ends interception, then all connections.
     pub(super) async fn stop(self) {
+        // First, so that new connections pass unaccelerated instead of being reset.
         drop(self.intake);
         self.gateway.stop().await;
     }

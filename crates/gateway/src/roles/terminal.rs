@@ -10,7 +10,7 @@ use config::{TerminalConfig, TunnelConfig};
 use pep::admission::{BypassReason, RefusalBackoff};
 use pep::egress::EgressRules;
 use pep::hubs::HubId;
-use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason};
+use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, StreamOpening};
 use units::Instant;
 
 use crate::clock;
@@ -19,10 +19,10 @@ use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::figures::connections::ConnectionOrigin;
 use crate::figures::status::GatewayStatus;
-use crate::hop::HopEvent;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
-use crate::intercept::netfilter::Scope;
+use crate::hop::{HopEvent, SessionStream};
+use crate::intercept::netfilter::{NameRules, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::rule::PASS_MARK;
 use crate::intercept::{self, ClientArrival};
@@ -33,7 +33,7 @@ use crate::relay::names::NameResolver;
 use crate::relay::route::Upstreams;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Report, Side, bind};
-use crate::roles::hubs::{Done, KnownHubs, Resolved};
+use crate::roles::hubs::{HubTaskResult, KnownHubs, ResolvedHubs};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{self, RunningRole};
@@ -49,6 +49,7 @@ const OF_HUB: Admission = Admission {
     _permit: None,
     exchange: false,
 };
+
 /// Runs a terminal until `shutdown` completes, then removes everything it installed. Prints `ready`
 /// on standard output when the hub is first reachable and connections are carried.
 ///
@@ -58,68 +59,42 @@ pub async fn run(
     config: TerminalConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let keys = HubKeys::load(&config);
-    let hubs = Resolved::of(&config, &keys).await;
-    let own = OwnAddresses::open()?;
-    let looking = addresses_of(&config).collect::<Vec<_>>().join(", ");
-    let sockets =
-        sockets(&config, config.listen.unwrap_or_else(|| any_address(addresses_of(&config))))?;
-    let seed = random_bytes().map_err(RunError::Randomness)?;
-    let dial = DialPolicy {
-        timeout: config.connect_timeout,
-        transparent: config.transparent,
-        marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
-    };
+    let (mut ops, mut terminal) = Terminal::start(config).await?;
+    terminal.with_services(clock::now(), &mut ops, |services, role| services.start(role));
+    roles::run(ops, terminal, shutdown).await
+}
+
+/// Composes the terminal's side of the pair. `names`: what to redirect to the resolver.
+fn setup(
+    config: &TerminalConfig,
+    own: OwnAddresses,
+    sockets: HopSockets,
+    endpoint: Endpoint,
+    names: Option<NameRules>,
+) -> Setup<'_> {
     let peers =
-        PeerTable::new(&config.link.rate, config.operation.maximum_rate, names(&config), true)
-            .with_links(&config.links);
-    let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
-    let (hop, identity) = (config.link.clone(), config.identity.clone());
-    let proxy = services::listen_as_proxy(&config.proxy).await?;
-    let dns = services::open_doors(config.dns.clone()).await?;
-    let setup = Setup {
+        PeerTable::new(&config.link.rate, config.operation.maximum_rate, hub_names(config), true);
+    Setup {
         side: Side::Terminal,
         key: config.identity.public(),
-        own: own.clone(),
+        own,
         sockets: vec![sockets],
-        endpoints: vec![Endpoint::terminal(hop, identity, hub, addresses, seed)],
+        endpoints: vec![endpoint],
         workers: Workers::none(),
-        peers,
-        dial,
+        peers: peers.with_links(&config.links),
+        dial: DialPolicy {
+            timeout: config.connect_timeout,
+            transparent: config.transparent,
+            marked: config.intercept.as_ref().is_some_and(|intercept| intercept.own_traffic),
+        },
         operation: &config.operation,
         intercept: config.intercept.as_ref(),
         policies: config.policies.clone(),
         classes: config.classes.clone(),
-        names: dns.as_ref().and_then(|(doors, dns)| doors.rules(dns)),
-        tunnel: tunnel_of(&config).map(|(tunnel, selection)| (tunnel, selection, true)),
+        names,
+        tunnel: tunnel_of(config).map(|(tunnel, selection)| (tunnel, selection, true)),
         device: None,
-    };
-    let (mut ops, parts, tunnel) = setup.start(clock::now())?;
-    tracing::info!(
-        "looking for the hub at {looking}: connections pass unaccelerated until it answers"
-    );
-    let mark = dial.marked.then_some(PASS_MARK.value);
-    let dialer = Dialer {
-        side: Arc::default(),
-        timeout: config.connect_timeout,
-        egress: EgressRules::everywhere(),
-        own: Some(own),
-        mark,
-        stack: None,
-    };
-    let hop = parts.gateway.hop().clone();
-    let upstreams = || Upstreams {
-        hop: hop.clone(),
-        dialer: dialer.clone(),
-        resolver: NameResolver::default(),
-        counters: parts.gateway.counters(),
-    };
-    let services = services::of_terminal(&config, (proxy, dns), tunnel, upstreams).await?;
-    let hubs = KnownHubs::new(clock::now(), &config, (hubs, keys), hop, mark);
-    let mut terminal =
-        Terminal { parts, full: RefusalBackoff::default(), accept: config.accept, services, hubs };
-    terminal.with_services(clock::now(), &mut ops, |services, role| services.start(role));
-    roles::run(ops, terminal, shutdown).await
+    }
 }
 
 /// The sockets of the hop: one for each link, or the only one.
@@ -135,6 +110,7 @@ fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<HopSockets, Run
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,
 /// in nft and ip syntax.
 pub fn print_rules(config: &TerminalConfig) -> String {
+    // A running terminal knows the ports of its resolver; here they are placeholders.
     let names = config.dns.as_ref().and_then(names::printed_rules);
     let mut rules = intercept::print_rules(config, names);
     if let Some((tunnel, selection)) = tunnel_of(config) {
@@ -143,7 +119,7 @@ pub fn print_rules(config: &TerminalConfig) -> String {
     rules
 }
 
-/// The tunnel, and the rules for what goes through it.
+/// The tunnel, and the rules for what goes through it; [`None`] without a tunnel.
 fn tunnel_of(config: &TerminalConfig) -> Option<(&TunnelConfig, Selection)> {
     config.tunnel.as_ref().zip(terminal_selection(config))
 }
@@ -159,15 +135,15 @@ struct Terminal {
 }
 
 /// The hubs' names in log and status.
-fn names(config: &TerminalConfig) -> BTreeMap<PublicKey, String> {
+fn hub_names(config: &TerminalConfig) -> BTreeMap<PublicKey, String> {
     config.hubs.iter().map(|hub| (hub.key, hub.name.clone())).collect()
 }
 
-/// What a terminal waits for.
+/// An event for a terminal's main loop.
 enum TerminalEvent {
     Pair(PairEvent),
-    /// Something for the hubs to do.
-    Hubs(Option<(HubId, Done)>),
+    /// A task for a hub has ended, or ([`None`]) the hubs have something to do by now.
+    Hubs(Option<(HubId, HubTaskResult)>),
     /// A service has work to do.
     Service(Ready),
 }
@@ -242,6 +218,7 @@ impl RunningRole for Terminal {
             (services.take_questions(role), services.offline_ports())
         });
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
+        // Without a hub, some services still answer from what they have stored.
         let scope = Scope::ports(&offline);
         intake.set_scope(now, bypass_reason.map_or(Ok(Scope::Everything), Err), scope)?;
         intake.redirect_queries(asking)?;
@@ -256,6 +233,7 @@ impl RunningRole for Terminal {
             tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
             intake.pause(now, pause, BypassReason::PeerFull);
         }
+        // Twice a second, instead of by notifications.
         self.parts.follow_routes();
         let session = self.hubs.session();
         let is_short = session.is_some_and(|session| !self.parts.gateway.hop().has_room(session));
@@ -265,17 +243,18 @@ impl RunningRole for Terminal {
 
     fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String> {
         let config = read_terminal(&ops.file()?).map_err(|error| error.to_string())?;
+        // What may be refused comes first, so that an invalid file changes as little as possible.
         let Parts { gateway, intake, .. } = &mut self.parts;
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
         }
         gateway.hop().configure_classes(now, &config.classes)?;
-        self.with_services(now, ops, |services, role| {
-            services.configure(role, services::Config::Terminal(&config))
-        })
-        .map_err(|error| error.to_string())?;
+        let changed = services::Config::Terminal(&config);
+        let configured =
+            self.with_services(now, ops, |services, role| services.configure(role, changed));
+        configured.map_err(|error| error.to_string())?;
         let Parts { gateway, policies, .. } = &mut self.parts;
-        let mut names = names(&config);
+        let mut names = hub_names(&config);
         names.extend(self.hubs.names());
         *policies = config.policies;
         self.accept = config.accept.clone();
@@ -293,33 +272,85 @@ impl RunningRole for Terminal {
 }
 
 impl Terminal {
+    /// Opens and starts everything but the services.
+    async fn start(config: TerminalConfig) -> Result<(GatewayOperations, Self), RunError> {
+        let keys = HubKeys::load(&config);
+        let hubs = ResolvedHubs::of(&config, &keys).await;
+        let own = OwnAddresses::open()?;
+        let looking = addresses_of(&config).collect::<Vec<_>>().join(", ");
+        let local = config.listen.unwrap_or_else(|| any_address(addresses_of(&config)));
+        let sockets = sockets(&config, local)?;
+        let seed = random_bytes().map_err(RunError::Randomness)?;
+        let link = config.link.clone();
+        let identity = config.identity.clone();
+        let (key, addresses) = hubs.of_hub(config.ranking()[0]);
+        let endpoint = Endpoint::terminal(link, identity, key, addresses, seed);
+        let proxy = services::listen_as_proxy(&config.proxy).await?;
+        // Before the interception, which redirects queries to the resolver's ports.
+        let dns = services::open_resolver_sockets(config.dns.clone()).await?;
+        let names = dns.as_ref().and_then(|(sockets, dns)| sockets.rules(dns));
+        let setup = setup(&config, own.clone(), sockets, endpoint, names);
+        let mark = setup.dial.marked.then_some(PASS_MARK.value);
+        let (ops, parts, tunnel) = setup.start(clock::now())?;
+        tracing::info!(
+            "looking for the hub at {looking}: connections pass unaccelerated until it answers"
+        );
+        let dialer = Dialer {
+            side: Arc::default(),
+            timeout: config.connect_timeout,
+            egress: EgressRules::everywhere(),
+            own: Some(own),
+            mark,
+            stack: None,
+        };
+        let hop = parts.gateway.hop().clone();
+        let upstreams = || Upstreams {
+            hop: hop.clone(),
+            dialer: dialer.clone(),
+            resolver: NameResolver::default(),
+            counters: parts.gateway.counters(),
+        };
+        let services = services::of_terminal(&config, proxy, dns, tunnel, upstreams).await?;
+        let hubs = KnownHubs::new(clock::now(), &config, hubs, keys, hop, mark);
+        let full = RefusalBackoff::default();
+        Ok((ops, Self { parts, full, accept: config.accept, services, hubs }))
+    }
+
     fn handle_hop(&mut self, now: Instant, ops: &mut GatewayOperations, event: HopEvent) {
         if let HopEvent::Session(session, event) = &event {
             if let Event::Up { .. } = event {
+                // The hub may have answered to another of its keys.
                 ops.peers.set_names(self.hubs.names());
             }
             ops.follow_session(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
-            HopEvent::Opened(stream, open) => match open.destination {
-                Destination::Address(address) => {
-                    let mut addresses = vec![address];
-                    match self.parts.gateway.check_egress(&self.accept, &open, &mut addresses) {
-                        Ok(()) => self.parts.gateway.answer(stream, open, addresses, OF_HUB),
-                        Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
-                    }
-                }
-                _ => {
-                    let left =
-                        self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
-                    // From a hub that ignores what this terminal has.
-                    if let Some(stream) = left {
-                        self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-                    }
-                }
-            },
+            HopEvent::Opened(stream, open) => self.answer(now, ops, stream, open),
             HopEvent::TcpEnded(address) => self.hubs.handle_ended(now, address),
             HopEvent::Session(session, event) => self.hubs.handle_session(now, session, &event),
+        }
+    }
+
+    /// Answers a stream that the hub has opened.
+    fn answer(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
+    ) {
+        if let Destination::Address(address) = open.destination {
+            let mut addresses = vec![address];
+            return match self.parts.gateway.check_egress(&self.accept, &open, &mut addresses) {
+                Ok(()) => self.parts.gateway.answer(stream, open, addresses, OF_HUB),
+                Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
+            };
+        }
+        let left =
+            self.with_services(now, ops, |services, role| services.answer(role, stream, &open));
+        // A hub knows from the handshake what this terminal answers; this one ignores it.
+        if let Some(stream) = left {
+            self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
     }
 
@@ -333,7 +364,7 @@ impl Terminal {
         }
     }
 
-    /// Why new connections are not carried; `None` if they are.
+    /// Returns the reason for which new connections are not carried; `None` if they are.
     fn bypass_reason(&self, ops: &GatewayOperations) -> Option<BypassReason> {
         if !self.hubs.is_good() {
             let leaving = self.hubs.is_leaving();

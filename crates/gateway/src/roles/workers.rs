@@ -5,13 +5,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 
-use slacp::IndexShare;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::RunError;
-use crate::hop::udp::{self, UdpLink};
+use crate::hop::udp::{self, SiblingSockets, UdpLink};
 use crate::runtime;
 
 /// The runtimes of a gateway's parts, each with one thread.
@@ -22,7 +21,7 @@ pub(crate) struct Workers {
 
 /// A thread that runs until dropped.
 struct Thread {
-    /// Dropped to end it.
+    /// Dropping it ends the thread.
     running: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,17 +35,19 @@ impl Drop for Thread {
 }
 
 impl Workers {
-    /// Only this thread.
+    /// Returns the workers of a gateway in one part: the calling thread only.
     pub(crate) fn none() -> Self {
         Self { handles: vec![Handle::current()], threads: Vec::new() }
     }
 
-    /// This thread and others, for `parts` of a hub. The others gather as [`runtime::start`] says.
+    /// Starts a thread for each of a hub's `parts` but the first, which stays on this one. `gathers`: as
+    /// for [`runtime::start`].
     ///
     /// # Errors
     /// If the system permits no further threads or descriptors.
     pub(crate) fn start(parts: u8, gathers: bool) -> io::Result<Self> {
         let mut workers = Self::none();
+        // The first part is on this thread, with everything else.
         for part in 1..parts {
             let runtime = runtime::start(gathers)?;
             let (running, stopped) = oneshot::channel::<()>();
@@ -60,7 +61,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Number of parts.
+    /// Number of parts, this thread's included.
     pub(crate) fn count(&self) -> u8 {
         // There are as many as were asked for.
         self.handles.len() as u8
@@ -88,7 +89,7 @@ pub(crate) fn adopt(socket: TcpStream) -> io::Result<TcpStream> {
 pub(super) fn bind_anywhere(
     port: u16,
     workers: &Workers,
-    beside: Option<(u8, IndexShare)>,
+    beside: Option<SiblingSockets>,
 ) -> Result<Vec<UdpLink>, RunError> {
     let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, port).into();
     match bind(v6, workers, beside) {
@@ -107,7 +108,7 @@ pub(super) fn bind_anywhere(
 pub(crate) fn bind(
     address: SocketAddr,
     workers: &Workers,
-    beside: Option<(u8, IndexShare)>,
+    beside: Option<SiblingSockets>,
 ) -> Result<Vec<UdpLink>, RunError> {
     let sockets = match beside {
         Some(others) => udp::bind_beside(address, workers.count(), others),
@@ -115,6 +116,7 @@ pub(crate) fn bind(
     };
     let bound = sockets.and_then(|sockets| {
         let link = |(part, socket)| {
+            // A socket belongs to the runtime that it is wrapped in.
             let _its = workers.of(part).enter();
             UdpLink::from_socket(socket, address.is_ipv6())
         };

@@ -59,18 +59,20 @@ pub(crate) async fn of_hub(
 /// If one cannot start.
 pub(crate) async fn of_terminal(
     config: &TerminalConfig,
-    (proxy, dns): (Option<ProxyListener>, Option<(ResolverSockets, DnsConfig)>),
+    proxy: Option<ProxyListener>,
+    dns: Option<(ResolverSockets, DnsConfig)>,
     tunnel: Option<Tunnel>,
     upstreams: impl Fn() -> Upstreams,
 ) -> Result<Services, RunError> {
     let http = config.http.clone().map(|http| TerminalHttp::start(http, upstreams())).transpose();
     let http = http.map_err(RunError::Certificate)?;
-    let names = dns.map(|(doors, dns)| {
-        NameService::start(dns, doors, upstreams(), http.as_ref().map(TerminalHttp::shared))
+    let names = dns.map(|(sockets, dns)| {
+        // Connections to names may be cleartext HTTP, which the cache serves.
+        NameService::start(dns, sockets, upstreams(), http.as_ref().map(TerminalHttp::shared))
     });
     let proxy = proxy.map(|proxy| {
         let Upstreams { dialer, counters, .. } = upstreams();
-        let upstream = ProxyUpstream::new(proxy.answer_and_names(), dialer, counters);
+        let upstream = ProxyUpstream::new(proxy.settings(), dialer, counters);
         ProxyService::new(proxy, upstream, UncarriedAction::Direct)
     });
     let mut services = Services::default();
@@ -108,11 +110,11 @@ pub(crate) async fn listen_as_proxy(
 ///
 /// # Errors
 /// If it cannot listen.
-pub(crate) async fn open_doors(
+pub(crate) async fn open_resolver_sockets(
     dns: Option<DnsConfig>,
 ) -> Result<Option<(ResolverSockets, DnsConfig)>, RunError> {
     let Some(mut dns) = dns else { return Ok(None) };
-    let doors = ResolverSockets::open(&dns).await?;
-    doors.restrict_pool(&mut dns);
-    Ok(Some((doors, dns)))
+    let sockets = ResolverSockets::open(&dns).await?;
+    sockets.restrict_pool(&mut dns);
+    Ok(Some((sockets, dns)))
 }

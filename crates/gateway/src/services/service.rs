@@ -1,4 +1,4 @@
-//! What a feature needs from the role that has it.
+//! The interface between a role and its services.
 
 use std::future::{Future, pending};
 use std::io;
@@ -44,12 +44,12 @@ pub(crate) trait Service: Send {
     /// Does what [`Self::next`] has waited for.
     fn work(&mut self, _: &mut Surroundings<'_>) {}
 
-    /// Whether it answers peers' streams to this destination.
+    /// Returns `true` if the service answers peers' streams to this destination.
     fn answers(&self, _: &Destination) -> bool {
         false
     }
 
-    /// Answers such a stream.
+    /// Answers a stream to a destination of [`Self::answers`].
     fn answer(
         &mut self,
         role: &mut Surroundings<'_>,
@@ -59,12 +59,12 @@ pub(crate) trait Service: Send {
         role.refuse(stream, open, ResetReason::Prohibited);
     }
 
-    /// Whether it has HTTP exchanges for terminals ([`Destination::Exchange`]).
+    /// Returns `true` if the service carries out HTTP exchanges for terminals ([`Destination::Exchange`]).
     fn has_exchanges(&self) -> bool {
         false
     }
 
-    /// Has an admitted exchange with a server.
+    /// Carries out an exchange that the role has admitted.
     fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
         role.refuse(admitted.stream, &admitted.open, ResetReason::Prohibited);
     }
@@ -72,7 +72,7 @@ pub(crate) trait Service: Send {
     /// Follows an event of a session with a terminal.
     fn handle_session(&mut self, _: &mut Surroundings<'_>, _: SessionId, _: &Event) {}
 
-    /// Follows a change of whether the quota of a session's terminal is used up. On a hub only.
+    /// Follows the exhaustion or the renewal of the quota of a session's terminal. On a hub only.
     fn follow_quota(&mut self, _: &mut Surroundings<'_>, _: SessionId) {}
 
     /// Follows a change of the permitted terminals. On a hub only.
@@ -91,7 +91,7 @@ pub(crate) trait Service: Send {
         &[]
     }
 
-    /// Whether questions for names are to be redirected to it now.
+    /// Returns `true` if DNS questions are to be redirected to the service now.
     fn takes_questions(&self, _: &Surroundings<'_>) -> bool {
         false
     }
@@ -115,13 +115,13 @@ pub(crate) trait Service: Send {
         Ok(())
     }
 
-    /// Gives up what only one process can have, as another one takes this one's place, while this one carries
-    /// its connections for at most that long. Returns whether the service goes on.
+    /// Hands over to a successor process what only one process can have. This one carries its connections on,
+    /// for the given time at most. Returns `true` if the service goes on.
     fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
         true
     }
 
-    /// A network device that another process is to have when it takes this one's place, while both use it.
+    /// The network device that a successor process gets, while this one uses it, too.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -129,17 +129,16 @@ pub(crate) trait Service: Send {
         Ok(None)
     }
 
-    /// Leaves everything but the connections that this process still carries to the one that has taken its
-    /// place.
+    /// Leaves everything but the present connections to the successor process, which has taken over.
     fn give_way(&mut self) {}
 
-    /// Begins to stop, before all connections end. Returns whether it takes until these have ended.
+    /// Begins to stop, while there are connections. Returns `true` if the service is needed until they end.
     fn stop(&mut self) -> bool {
         false
     }
 }
 
-/// What a service may use of its role during a call.
+/// The parts of a role that a service may use during a call.
 pub(crate) struct Surroundings<'a> {
     pub(crate) now: Instant,
     /// The hop; `None` on a solo gateway.
@@ -156,7 +155,7 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl<'a> Surroundings<'a> {
-    /// Refuses a peer's stream.
+    /// Refuses a peer's stream, and counts the reason.
     pub(crate) fn refuse(
         &self,
         stream: SessionStream,
@@ -177,16 +176,16 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// Where new connections of a terminal's clients go.
+/// The hub that gets new connections of a terminal's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Uplink {
     /// The session with the hub in use.
     pub(crate) session: Option<SessionId>,
-    /// Whether that hub answers.
+    /// `true` while that hub answers.
     pub(crate) answers: bool,
-    /// Whether that hub answers and takes new connections.
+    /// `true` while that hub answers and takes new connections.
     pub(crate) is_good: bool,
-    /// Whether new connections are carried: nothing of this gateway's is full, and it is not about to stop.
+    /// `true` while new connections are carried: this gateway is below its limits, and not about to stop.
     pub(crate) is_open: bool,
 }
 
@@ -205,14 +204,14 @@ impl Uplink {
 pub(crate) struct HubSide<'a> {
     pub(crate) sites: &'a TerminalSites,
     pub(crate) permits: &'a TerminalPermits,
-    /// Set by whoever has changed a permit.
+    /// Set by a service that has changed a permit.
     pub(crate) is_permit_changed: &'a mut bool,
     pub(crate) dial: DialPolicy,
     pub(crate) accounts: Option<&'a TerminalAccounts>,
 }
 
 impl HubSide<'_> {
-    /// Whether a session's terminal gets nothing, because its quota is used up.
+    /// Returns `true` if nothing is carried for a session's terminal, because its quota is used up.
     pub(crate) fn is_blocked(&self, session: SessionId) -> bool {
         let account = self.accounts.zip(self.sites.of(session));
         let exhausted = account.and_then(|(accounts, terminal)| accounts.exhausted(&terminal.key));
@@ -228,10 +227,10 @@ pub(crate) struct SharedDevice {
 
 /// The keys of a terminal's hubs.
 pub(crate) trait LearnKeys {
-    /// Keeps what the hub of this session says to be its next key.
+    /// Stores the key that the hub of this session announces as its next one.
     ///
     /// # Errors
-    /// If it cannot be kept, or the session is not with a hub in use.
+    /// The key cannot be stored, or the session is not with a hub in use.
     fn learn(
         &mut self,
         now: Instant,
@@ -256,7 +255,7 @@ pub(crate) enum Config<'a> {
     Terminal(&'a TerminalConfig),
     Solo {
         config: &'a SoloConfig,
-        /// How servers are connected to.
+        /// Dialer of the connections to servers.
         dialer: &'a Dialer,
     },
 }
@@ -265,7 +264,7 @@ pub(crate) enum Config<'a> {
 #[derive(Default)]
 pub(crate) struct Services {
     services: Vec<Box<dyn Service>>,
-    /// The one to look at first: each in its turn, so that a busy one holds up no other.
+    /// Index of the service to poll first: each in its turn, so that a busy one holds up no other.
     first: usize,
 }
 
@@ -287,6 +286,7 @@ impl Services {
         self.first = (self.first + 1) % count;
         let (later, sooner) = self.services.split_at_mut(self.first);
         let all = sooner.iter_mut().chain(later).map(|service| service.next());
+        // Of services that are ready at once, `select_all` returns the first in this order.
         let ((), index, _) = select_all(all).await;
         Ready((self.first + index) % count)
     }
@@ -299,7 +299,7 @@ impl Services {
         self.services[index].work(role);
     }
 
-    /// Answers a peer's stream, or returns it if it is for none of the services.
+    /// Answers a peer's stream, or returns it if no service answers its destination.
     pub(crate) fn answer(
         &mut self,
         role: &mut Surroundings<'_>,
@@ -399,7 +399,7 @@ impl Services {
         self.each(|service| service.give_way());
     }
 
-    /// Ends the services but for those that take until all connections have ended.
+    /// Ends the services, except those that are needed until all connections have ended.
     pub(crate) fn stop(&mut self) {
         self.services.retain_mut(|service| service.stop());
     }

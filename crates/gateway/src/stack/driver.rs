@@ -83,12 +83,18 @@ impl StackShared {
     pub(super) fn new(
         device: Device,
         stack: Stack<Bytes>,
-        (config, mtu): (Arc<Config>, u16),
+        config: Arc<Config>,
+        mtu: u16,
         counters: Arc<GatewayCounters>,
     ) -> Self {
         let state = StackState { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
-        let (state, work) = (Mutex::new(state), Notify::new());
-        Self { state, device, work, counters, unsent: Counter::default() }
+        Self {
+            state: Mutex::new(state),
+            device,
+            work: Notify::new(),
+            counters,
+            unsent: Counter::default(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, StackState> {
@@ -107,7 +113,8 @@ impl StackShared {
     pub(super) fn connect(
         self: &Arc<Self>,
         now: Instant,
-        (source, destination): (IpAddr, SocketAddr),
+        source: IpAddr,
+        destination: SocketAddr,
         dscp: Option<u8>,
     ) -> io::Result<StackFlow> {
         let mut state = self.lock();
@@ -175,8 +182,12 @@ impl StackState {
         const PORTS: u64 = (LAST_PORT - FIRST_PORT + 1) as u64;
         for _ in 0..TRIES {
             let from_port = FIRST_PORT + (random()? % PORTS) as u16;
-            let (to, to_port) = (destination.ip(), destination.port());
-            let path = wire::SegmentPath { from: source, from_port, to, to_port };
+            let path = wire::SegmentPath {
+                from: source,
+                from_port,
+                to: destination.ip(),
+                to_port: destination.port(),
+            };
             if !self.stack.has(&path) {
                 return Ok(path);
             }
@@ -186,6 +197,7 @@ impl StackState {
 
     /// Returns the settings of a new connection with `peer`, with the MSS of the path and a random seed.
     fn config_for(&self, now: Instant, peer: IpAddr, counters: &GatewayCounters) -> Arc<Config> {
+        // The MSS does not count options (RFC 6691), so only fixed headers are subtracted.
         let headers = if peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         let most = self.mtus.of(now, peer) - headers;
         Arc::new(Config {
@@ -251,6 +263,7 @@ impl StackDriver {
         self.handle_timeouts(now);
         self.serve(now, 0);
         let next = self.shared.lock().stack.poll_timeout().map(|(at, _)| at);
+        // The clock is read again: serving may have taken long.
         if next.is_some_and(|at| at <= clock::now()) {
             tokio::task::yield_now().await;
             return self.receive().map(drop);
@@ -348,9 +361,10 @@ impl StackDriver {
 /// Sends all packets that are due. `out`: buffer for a packet.
 fn transmit(shared: &StackShared, now: Instant, state: &mut StackState, out: &mut Vec<u8>) {
     while let Some((path, segment)) = state.stack.poll_transmit(now) {
-        let class = (state.stack.dscp(&path), state.mtus.of(now, path.to));
+        let dscp = state.stack.dscp(&path);
+        let mtu = state.mtus.of(now, path.to);
         let send = |packet: &[u8]| shared.device.send(packet);
-        if let Err(error) = packet::write(&path, segment, class, out, send) {
+        if let Err(error) = packet::write(&path, segment, dscp, mtu, out, send) {
             // Lost, as on a full link: TCP retransmits.
             tracing::debug!("cannot write to the stack's device: {error}");
             shared.unsent.increment();

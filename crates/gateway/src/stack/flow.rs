@@ -15,7 +15,7 @@ use super::driver::{StackShared, StackState};
 use crate::clock;
 use crate::figures::connections::FlowFigures;
 
-/// A connection, or a SYN that is not answered yet. Dropping it before [`Flow::is_delivered`] was called
+/// A connection, or a SYN that is not answered yet. Dropping it before [`StackFlow::is_delivered`] was called
 /// resets it: an aborted connection must not look like a finished one.
 pub(crate) struct StackFlow {
     shared: Arc<StackShared>,
@@ -119,6 +119,7 @@ impl StackFlow {
             Ok(room) => room,
             Err(cut) => return Poll::Ready(Err(failure_of(cut))),
         };
+        // Copied, since the stack keeps data until it is acknowledged; so no more than there is room for.
         let data = Bytes::copy_from_slice(&data[..data.len().min(room)]);
         match state.stack.write(self.id, &data) {
             Ok(0) => state.wait_for_room(self.id, context).map_ok(|()| 0),

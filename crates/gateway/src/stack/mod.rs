@@ -67,7 +67,7 @@ pub(crate) struct WanStack {
     shared: Arc<StackShared>,
     table: StackTable,
     route: Route,
-    /// Index of the device.
+    /// Index of the device, for the route to the stack's own address.
     device: u32,
     driver: JoinHandle<io::Error>,
     incoming: mpsc::Receiver<IncomingFlow>,
@@ -98,11 +98,13 @@ impl WanStack {
     ) -> Result<Self, RunError> {
         presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let name = &config.device.name;
-        let device = Device::open(&config.device).map_err(|it| RunError::device(name, it))?;
+        let device = Device::open(&config.device);
+        let device = device.map_err(|refusal| RunError::device(name, refusal))?;
         let refused = |refusal| RunError::Stack { name: name.clone(), refusal };
         let nftables = |cause| refused(KernelRefusal::wrap(KernelOperation::Nftables)(cause));
         let table = StackTable::claim(selection(config, policies), name).map_err(nftables)?;
-        let index = if_nametoindex(name.as_str()).map_err(|it| RunError::System(it.into()))?;
+        let index =
+            if_nametoindex(name.as_str()).map_err(|error| RunError::System(error.into()))?;
         let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
         let own = routing::for_versions(&[IpFamily::V4, IpFamily::V6], |version| {
             route_to_stack(index, version)
@@ -115,9 +117,9 @@ impl WanStack {
         warn_without_forwarding();
         let flows = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(CONNECTIONS);
         let stack = Stack::new(StackLimits { flows, incoming: INCOMING });
-        let settings = (config.tcp.clone(), config.device.mtu);
         tracing::info!("{name}: {}, {}", device.kind(), config.tcp.controller);
-        let shared = Arc::new(StackShared::new(device, stack, settings, counters));
+        let mtu = config.device.mtu;
+        let shared = Arc::new(StackShared::new(device, stack, config.tcp.clone(), mtu, counters));
         let (sender, incoming) = mpsc::channel(INCOMING);
         let driver = StackDriver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
@@ -177,6 +179,7 @@ impl WanStack {
         // Fails without the device, which its reader reports.
         let _ = self.route.restore();
         for version in [IpFamily::V4, IpFamily::V6] {
+            // Also fails without IPv6, which was reported at the start.
             let _ = route_to_stack(self.device, version);
         }
     }
@@ -232,8 +235,8 @@ impl StackCaller {
         // IPv6 sockets report IPv4 addresses in mapped form; on the wire both ends are IPv4.
         let source = source.map(|source| source.to_canonical());
         let own = address(IpFamily::of(destination.ip()));
-        let ends = (source.unwrap_or(own), destination);
-        let flow = self.0.connect(clock::now(), ends, dscp)?;
+        let source = source.unwrap_or(own);
+        let flow = self.0.connect(clock::now(), source, destination, dscp)?;
         match tokio::time::timeout(timeout, flow.connected()).await {
             Ok(connected) => connected.map(|()| flow),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -309,7 +312,9 @@ pub(crate) fn missing_settings() -> Vec<String> {
 
 /// Formats the routes, rules and table of the stack, in nft and ip syntax.
 pub(crate) fn print(config: &StackConfig, policies: &[TrafficPolicy]) -> String {
-    let (slot, device) = (Slot(0), &config.device.name);
+    // The first slot, which the only stack of a machine gets.
+    let slot = Slot(0);
+    let device = &config.device.name;
     let own = [IpFamily::V4, IpFamily::V6].map(|version| {
         let family = if version == IpFamily::V4 { "" } else { "-6 " };
         format!("# ip {family}route add {} dev {device}\n", address(version))

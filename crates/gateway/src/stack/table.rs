@@ -28,7 +28,7 @@ const BEHIND_INTERCEPTION: i32 = 1;
 /// Selection of the connections from the WAN side that the stack accepts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WanSelection {
-    /// Interfaces towards the WAN.
+    /// Names of the interfaces towards the WAN.
     pub(super) interfaces: Vec<String>,
     pub(super) policies: Vec<TrafficPolicy>,
 }

@@ -64,6 +64,7 @@ impl Device {
     /// # Errors
     /// What the system refuses.
     pub(crate) fn adopt(fd: OwnedFd, config: &TunnelConfig) -> Result<Option<Self>, KernelRefusal> {
+        // Only a packet socket of a veth device has a near end.
         let near = veth::near_of(&fd).ok();
         if near.is_none() && !tun::name_of(&fd).is_ok_and(|name| name == config.name) {
             return Ok(None);
@@ -155,7 +156,7 @@ fn accept_from_anywhere(name: &str) -> io::Result<()> {
     RouteSocket::open()?.create(RouteNetlinkMessage::NewAddress(address))
 }
 
-/// Whether the error means that we cannot use TUN.
+/// Returns whether the error means that TUN is unavailable here, so that a veth pair is tried.
 fn is_closed(error: &io::Error) -> bool {
     let missing = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
     missing || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)

@@ -65,6 +65,7 @@ impl Route {
         let mut kernel = RouteSocket::open()
             .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
         for other in (0..SLOTS).map(Slot) {
+            // The kernel removes a table with its process, so routes without a table are leftovers.
             let leftover = other == slot
                 || !exists(&other.table_name())
                     .map_err(KernelRefusal::wrap(KernelOperation::Nftables))?;
@@ -80,7 +81,7 @@ impl Route {
         Ok((installed, without_v6))
     }
 
-    /// As [`crate::intercept::routing::Routing::restore`].
+    /// Adds missing rules and routes, as [`crate::intercept::routing::Routing::restore`] does.
     pub(crate) fn restore(&self) -> Result<Option<KernelRefusal>, KernelRefusal> {
         let mut kernel = RouteSocket::open()
             .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
@@ -132,9 +133,10 @@ fn route(slot: Slot, version: IpFamily) -> RouteMessage {
     route
 }
 
-/// Equivalent `ip` commands.
+/// Formats rules and routes as `ip` commands in comments.
 pub(crate) fn display(slot: Slot, device: &str) -> String {
-    let (mark, table) = (slot.mark(), slot.routes());
+    let mark = slot.mark();
+    let table = slot.routes();
     let line = |version: &IpFamily| {
         let family = if *version == IpFamily::V4 { "" } else { "-6 " };
         format!(

@@ -34,12 +34,9 @@ fn step(random: &mut ChaCha8Rng, store: &mut ResponseStore<u64>, disk: &mut Disk
     match below(random, 10) {
         0..=4 => {
             let length = below(random, 9000);
-            let stored = StoredResponse::new(
-                &asked,
-                &response(200, "Vary: X"),
-                (at(0), at(below(random, 9))),
-            );
-            store.insert(place, &asked, stored, (length, length), owner);
+            let stored =
+                StoredResponse::new(&asked, &response(200, "Vary: X"), at(0), at(below(random, 9)));
+            store.insert(place, &asked, stored, length, length, owner);
         }
         5 | 6 => {
             if let Some(id) = store.select(&place, &asked) {
@@ -58,7 +55,7 @@ fn step(random: &mut ChaCha8Rng, store: &mut ResponseStore<u64>, disk: &mut Disk
             if let Some(id) = store.select(&place, &asked) {
                 let value = "y".repeat(below(random, 3000) as usize);
                 store.update(id, |stored| {
-                    stored.confirm(&response(304, &format!("Z: {value}z")), (at(1), at(2)));
+                    stored.confirm(&response(304, &format!("Z: {value}z")), at(1), at(2));
                 });
             }
         }
@@ -109,15 +106,15 @@ fn whatever_is_done_memory_and_disk_stay_within_their_bounds() {
 }
 
 fn stored() -> StoredResponse {
-    StoredResponse::new(&get(""), &response(200, ""), (at(0), at(0)))
+    StoredResponse::new(&get(""), &response(200, ""), at(0), at(0))
 }
 
 #[test]
 fn a_client_that_fills_the_store_displaces_its_own() {
     let mut store = ResponseStore::new(config(100_000, 0).limits);
-    assert!(store.insert(key("/mine"), &get(""), stored(), (1, 1000), client(1)));
+    assert!(store.insert(key("/mine"), &get(""), stored(), 1, 1000, client(1)));
     for number in 0..500 {
-        assert!(store.insert(key(&format!("/{number}")), &get(""), stored(), (1, 3000), client(2)));
+        assert!(store.insert(key(&format!("/{number}")), &get(""), stored(), 1, 3000, client(2)));
     }
     assert!(store.select(&key("/mine"), &get("")).is_some());
     assert!(store.select(&key("/499"), &get("")).is_some());
@@ -128,9 +125,9 @@ fn a_client_that_fills_the_store_displaces_its_own() {
 fn a_client_that_fills_the_store_with_empty_answers_displaces_its_own() {
     for disk in [0, 10_000_000] {
         let mut store = ResponseStore::new(config(100_000, disk).limits);
-        assert!(store.insert(key("/mine"), &get(""), stored(), (1, 1000), client(1)));
+        assert!(store.insert(key("/mine"), &get(""), stored(), 1, 1000, client(1)));
         for number in 0..2000 {
-            store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
+            store.insert(key(&format!("/{number}")), &get(""), stored(), 0, 0, client(2));
         }
         let mine = store.select(&key("/mine"), &get("")).expect("it stays");
         assert_eq!(store.get(mine).unwrap().1, Some(&1), "in memory, too");
@@ -142,9 +139,9 @@ fn a_client_that_fills_the_store_with_empty_answers_displaces_its_own() {
 #[test]
 fn an_empty_answer_takes_a_block_of_the_disk() {
     let mut store = ResponseStore::new(config(1_000_000, 100_000).limits);
-    assert!(store.insert(key("/mine"), &get(""), stored(), (1, 10_000), client(1)));
+    assert!(store.insert(key("/mine"), &get(""), stored(), 1, 10_000, client(1)));
     for number in 0..100 {
-        store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
+        store.insert(key(&format!("/{number}")), &get(""), stored(), 0, 0, client(2));
     }
     let on_disk = |output| match output {
         FileOutput::Write(..) => 1,
@@ -164,7 +161,8 @@ fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
             key(&format!("/{number}")),
             &get(""),
             stored(),
-            (number, 3000),
+            number,
+            3000,
             client(1)
         ));
     }
@@ -175,14 +173,14 @@ fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
     assert!(again.restore(id, key("/0"), stored(), 3000, client(1)));
     assert!(!again.restore(id, key("/0"), stored(), 3000, client(1)), "twice");
     assert_eq!(again.select(&key("/0"), &get("")), Some(id));
-    assert!(again.insert(key("/new"), &get(""), stored(), (1, 10), client(1)));
+    assert!(again.insert(key("/new"), &get(""), stored(), 1, 10, client(1)));
     assert!(again.select(&key("/new"), &get("")).unwrap() > id, "a name of its own");
 }
 
 #[test]
 fn what_is_too_long_is_not_stored_and_replaces_what_was() {
     let mut store = ResponseStore::new(config(10_000, 0).limits);
-    assert!(store.insert(key("/"), &get(""), stored(), (1, 5000), client(1)));
-    assert!(!store.insert(key("/"), &get(""), stored(), (1, 5001), client(1)));
+    assert!(store.insert(key("/"), &get(""), stored(), 1, 5000, client(1)));
+    assert!(!store.insert(key("/"), &get(""), stored(), 1, 5001, client(1)));
     assert!(store.is_empty());
 }

@@ -103,7 +103,7 @@ fn what_was_not_for_others_is_asked_for_at_once_for_a_while() {
 fn shared(first: &str, reply: &str, second: &str) -> Option<(u16, u64)> {
     let mut cache = Net::new().cache;
     let (asked, reply) = (asked(&get(first)), response(200, reply));
-    let got = cache.handle_collapsed(at(1), (&asked, &reply), 10, &get(second));
+    let got = cache.handle_collapsed(at(1), &asked, &reply, 10, &get(second));
     assert_eq!(cache.stats().collapsed, u64::from(got.is_some()));
     got.map(|(head, part)| (head.status, part.map_or(0, |part| part.length)))
 }

@@ -8,7 +8,7 @@ fn record() -> ResponseRecord {
     let reply = response(200, "Vary: Accept, Cookie, Origin\nETag: \"1\"\nX: é");
     ResponseRecord {
         key: key("/a?b=c"),
-        stored: StoredResponse::new(&asked, &reply, (at(1), at(2))),
+        stored: StoredResponse::new(&asked, &reply, at(1), at(2)),
         length: 10,
         digest: "0a1b".to_owned(),
         owner: client(3),
@@ -24,7 +24,7 @@ fn a_record_is_read_as_it_was_written() {
 #[test]
 fn a_request_s_fields_select_byte_for_byte_also_after_a_restart() {
     let reply = response(200, "Vary: Cookie\nETag: \"1\"");
-    let stored = StoredResponse::new(&get_with("Cookie", &[b"id=\xff"]), &reply, (at(1), at(2)));
+    let stored = StoredResponse::new(&get_with("Cookie", &[b"id=\xff"]), &reply, at(1), at(2));
     let record = ResponseRecord { stored, ..record() };
     let read = ResponseRecord::decode(&record.encode()).unwrap();
     assert_eq!(read, record);

@@ -549,7 +549,7 @@ fn credentials_of_a_connection_are_seen_in_every_field_whatever_follows() {
 #[test]
 fn a_part_is_not_sent_under_a_condition_that_cannot_be_read() {
     let reply = response(200, "Cache-Control: max-age=10\nETag: \"1\"");
-    let stored = StoredResponse::new(&get(""), &reply, (at(0), at(0)));
+    let stored = StoredResponse::new(&get(""), &reply, at(0), at(0));
     let part = |condition: &[&[u8]]| {
         let mut asked = get_with("If-Range", condition);
         asked.fields.push("Range", "bytes=0-1");

@@ -25,7 +25,8 @@ pub(super) struct ConfiguredLink {
 impl ConfiguredLink {
     /// Returns the configuration of a link of the lab.
     pub(super) fn of(preset: &Preset, name: LinkName) -> Self {
-        let (direction, (_, mtu)) = (preset.spec(name), preset.scale(name));
+        let direction = preset.spec(name);
+        let (_, mtu) = preset.scale(name);
         Self {
             link: preset.link(name),
             rate: direction.peak_rate(mtu),
@@ -67,6 +68,7 @@ impl ConfiguredLink {
 
     /// Returns the long-run fraction of lost packets, if there is one.
     pub(super) fn long_run_loss(&self) -> Option<f64> {
+        // Outages add losses that the model does not know.
         match &self.link.loss {
             LossModel::Burst(burst) if self.link.outages.is_empty() => Some(burst.bad_share()),
             LossModel::GilbertElliott(model) if self.link.outages.is_empty() => {
@@ -235,8 +237,10 @@ mod tests {
                 "queue = \"{queue}\"\nencapsulation = \"fixed 500 B\"\n\
                  delay-trace = [\"0s 300 ms\", \"1s 20 ms\"]"
             );
-            let (disturbed, link) = (preset(&lines), LinkName::Forward);
-            let (before, after) = (disturbed.link(link), plain(&disturbed).link(link));
+            let disturbed = preset(&lines);
+            let link = LinkName::Forward;
+            let before = disturbed.link(link);
+            let after = plain(&disturbed).link(link);
             assert_eq!(after.queue, before.queue, "{queue}");
         }
     }

@@ -38,7 +38,8 @@ impl Bench {
     /// Starts a separate lab for `preset` to measure `span`.
     pub(super) fn start(preset: &Preset, seed: u64, span: PathPart) -> Result<Self, CheckError> {
         let lab = Lab::start(preset, seed)?;
-        let (links, [near, far]) = (span.links(), span.ends());
+        let links = span.links();
+        let [near, far] = span.ends();
         let (_, mtu) = preset.scale(links[0]);
         let tap = |node: Node| {
             let opened = lab.node(node).run(|| Tap::open(span.device(), mtu));
@@ -78,7 +79,10 @@ impl Bench {
         flows: &[Option<ProbeFlow>; 2],
     ) -> Result<[ProbeTrace; 2], CheckError> {
         let stop = AtomicBool::new(false);
-        let (sockets, taps, lab, span) = (&self.sockets, &mut self.taps, &self.lab, self.span);
+        let sockets = &self.sockets;
+        let taps = &mut self.taps;
+        let lab = &self.lab;
+        let span = self.span;
         let longest = self.delay;
         let origin = WallClock::read().wall(lab.origin());
         // Earlier packets may take a long time on a slow link.
@@ -99,6 +103,7 @@ impl Bench {
         let traces = traces.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         for (tap, node) in self.taps.iter_mut().zip(self.span.ends()) {
             let missed = tap.missed();
+            // What a tap missed would count as lost on the link.
             if missed > 0 {
                 return Err(CheckError::Blind { node, missed });
             }

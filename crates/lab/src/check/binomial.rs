@@ -12,7 +12,9 @@ pub(crate) fn interval(trials: u64, p: f64, confidence: f64) -> RangeInclusive<u
         return trials..=trials;
     }
     let tail = (1.0 - confidence) / 2.0;
-    let (mut below, mut least, mut most) = (0.0, None, trials);
+    let mut below = 0.0;
+    let mut least = None;
+    let mut most = trials;
     // ln P(X = k), from the ratio of neighbours: P(0) alone may underflow.
     let mut log = trials as f64 * (-p).ln_1p();
     let odds = p.ln() - (-p).ln_1p();

@@ -61,7 +61,8 @@ fn departure_times(asked: &ConfiguredLink, mtu: u16, age: u64) -> Option<Vec<Dur
 /// the driver's own buffer does not overflow.
 pub(super) fn fill(plain: &ConfiguredLink, mtu: u16) -> Option<ProbeFlow> {
     let len = usize::from(mtu);
-    let (each, limit) = (plain.longest_time_of(len), plain.queue_packets(len));
+    let each = plain.longest_time_of(len);
+    let limit = plain.queue_packets(len);
     // The first drop comes after 1 / (1 − 1/FILL) of the limit.
     let count = u32::try_from(limit.checked_mul(3)? / 2 + 50).ok()?;
     (each.checked_mul(count)? <= PATIENCE).then(|| ProbeFlow::even(len, count, each / FILL))

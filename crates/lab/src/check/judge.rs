@@ -76,16 +76,21 @@ impl ProbeTrace {
         late: &[Option<u64>],
         extra: Duration,
     ) -> Option<DelayFigures> {
-        let (mut delays, mut asked) = (Vec::new(), Vec::new());
-        let (mut errors, mut extras) = (Vec::new(), Vec::new());
+        let mut delays = Vec::new();
+        let mut asked = Vec::new();
+        let mut errors = Vec::new();
+        let mut extras = Vec::new();
         let ms = |nanos: f64| nanos / 1e6;
         for (index, at) in self.arrivals() {
-            let (Some(due), Some(late)) = (expected[index], late[index]) else { continue };
+            let Some(due) = expected[index] else { continue };
+            let Some(late) = late[index] else { continue };
             let sent = self.sent[index].1;
-            let (due, at) = (due as f64, at as f64);
+            let due = due as f64;
+            let at = at as f64;
             let latest = late as f64 + extra.as_nanos() as f64;
             delays.push(ms(at - sent as f64));
             asked.push(ms(due - sent as f64));
+            // Between the expected and the latest time a probe is right.
             errors.push(ms((due - at).max(at - latest).max(0.0)));
             extras.push(ms(at - due));
         }
@@ -109,18 +114,21 @@ impl ProbeTrace {
         // In the order of sending, which jitter may have changed.
         arrivals.sort_unstable();
         let pauses = self.pauses(expected);
-        let (mut packets, mut asked, mut measured) = (0, 0, 0);
-        let (mut runs, mut running) = (0u32, false);
+        let mut packets = 0;
+        let mut asked = 0;
+        let mut measured = 0;
+        let mut runs = 0u32;
+        let mut running = false;
         for pair in arrivals.windows(2) {
             let [(first, start), (last, end)] = *pair else { continue };
             let way = |index: usize| {
                 let left = expected.left[index]?;
                 Some((left, expected.arrived[index]?.saturating_sub(left)))
             };
-            let (Some((begun, there)), Some((done, then))) = (way(first), way(last)) else {
-                continue;
-            };
-            let (start, end) = (start.saturating_sub(there), end.saturating_sub(then));
+            let Some((begun, there)) = way(first) else { continue };
+            let Some((done, then)) = way(last) else { continue };
+            let start = start.saturating_sub(there);
+            let end = end.saturating_sub(then);
             // Between the two, the expected link was never idle.
             let busy = last > first && pauses[first] == pauses[last];
             runs += u32::from(busy && !running);
@@ -143,7 +151,8 @@ impl ProbeTrace {
     /// Returns, for each probe, the number of times that the expected link had been idle before it
     /// came.
     fn pauses(&self, expected: &ExpectedTimes) -> Vec<u32> {
-        let (mut free, mut pauses) = (0, 0);
+        let mut free = 0;
+        let mut pauses = 0;
         let probes = self.sent.iter().zip(&expected.left);
         let count = probes.map(|((_, sent), left)| {
             pauses += u32::from(*sent > free);
@@ -164,10 +173,15 @@ impl ProbeTrace {
     /// per probe. Without drops, returns the maximum that waited.
     pub(crate) fn full_queue(&self, each: Duration) -> Option<QueueOccupancy> {
         let each = each.as_nanos() as u64;
-        let (mut arrived, mut queue) = (self.arrived.iter().peekable(), VecDeque::new());
-        let (mut free, mut longest, mut at_drop) = (0, 0, Vec::new());
+        let mut arrived = self.arrived.iter().peekable();
+        let mut queue = VecDeque::new();
+        let mut free = 0;
+        let mut longest = 0;
+        let mut at_drop = Vec::new();
         for (seq, sent) in &self.sent {
+            // A probe whose transmission has begun no longer waits.
             while queue.pop_front_if(|start| *start <= *sent).is_some() {}
+            // It never arrived, and only the queue loses anything here.
             if arrived.next_if(|(next, _)| next == seq).is_none() {
                 at_drop.push(queue.len() as u64);
                 continue;

@@ -21,6 +21,7 @@ pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
     let ask = |client: Node, address| {
         lab.node(client).run(|| echo(SocketAddr::new(address, ECHO), patience))
     };
+    // At once, so that their time-outs do not add up.
     thread::scope(|scope| {
         let clients = lab.nodes().filter(is_client);
         let asked: Vec<_> = clients

@@ -74,6 +74,7 @@ fn arrivals(config: LinkConfig, sent: &SentProbes<'_>) -> Vec<Option<u64>> {
 /// it.
 pub(crate) fn departures(config: &LinkConfig, begin: u64, len: usize, count: u32) -> Vec<Duration> {
     let probes: Vec<_> = (0..count).map(|seq| (seq, begin)).collect();
+    // A backlog of any length must fit: drops would leave gaps.
     let endless = LinkConfig {
         queue: QueueLimit::Packets(usize::MAX),
         discipline: Discipline::DropTail,
@@ -220,7 +221,8 @@ mod tests {
         assert_eq!((exactly.interval, exactly.mean), (20..=20, 20.0));
         let about = predict_losses(&config, &flow(), Duration::from_micros(500)).unwrap();
         assert_eq!(about.interval, 20..=21);
-        let (before, last) = (SentProbes { len: 1500, probes: &probes[..50] }, &probes[50..]);
+        let before = SentProbes { len: 1500, probes: &probes[..50] };
+        let last = &probes[50..];
         let after = predict_losses(
             &config,
             &[before, SentProbes { len: 1500, probes: last }],

@@ -153,7 +153,7 @@ pub struct QueueReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReachReport {
-    /// Name of the client.
+    /// Host name of the client, such as `client2`.
     pub client: String,
     /// Address family, `IPv4` or `IPv6`.
     pub family: &'static str,
@@ -248,7 +248,8 @@ mod tests {
             |report| report.reach[0].within = false,
             |report| report.driver.within = false,
             |report| {
-                let (asked_bit_s, measured_bit_s) = (1e6, 2e6);
+                let asked_bit_s = 1e6;
+                let measured_bit_s = 2e6;
                 let rate =
                     RateReport { asked_bit_s, measured_bit_s, tolerance: 0.005, within: false };
                 report.directions[0].rate = Some(rate);

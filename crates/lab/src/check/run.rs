@@ -66,24 +66,12 @@ fn measure(
     let delays = bench.measure(&links.each_ref().map(|link| Some(flows::delay(link))))?;
     add_lateness(&mut report.driver, &bench.lab.lateness().since(&before));
     progress("rate, loss and order");
-    let (dropped, age) = (bench.queue_drops(), bench.age());
+    let dropped = bench.queue_drops();
+    let age = bench.age();
     let floods = bench.measure(&links.each_ref().map(|link| flows::flood(link, mtu, age)))?;
     let dropped = [0, 1].map(|lane| bench.queue_drops()[lane] - dropped[lane]);
     let mut faults = bench.lab.faults().total();
-    let mut counted = faults;
-    // Queue drops are only predictable if the link does nothing else.
-    let plain = asked::plain(preset);
-    if !span.links().into_iter().all(|link| asked::is_plain(preset.spec(link))) {
-        drop(bench);
-        bench = Bench::start(&plain, seed, span)?;
-        counted = 0;
-    }
-    progress("queue");
-    let plain = span.links().map(|link| ConfiguredLink::of(&plain, link));
-    let fills = bench.measure(&plain.each_ref().map(|link| flows::fill(link, mtu)))?;
-    // Faults of the same lab were counted above.
-    faults += bench.lab.faults().total() - counted;
-    drop(bench);
+    let (plain, fills) = fill_queues(bench, preset, span, seed, &mut faults, progress)?;
     let overloads = overload(preset, span, &links, seed, &mut faults, progress)?;
     let directions = [0, 1].map(|lane| MeasuredDirection {
         name: span.links()[lane],
@@ -99,6 +87,34 @@ fn measure(
     report.directions.extend(directions.map(|direction| direction.report()));
     report.driver.faults += faults;
     Ok(())
+}
+
+/// Fills the queues of the links without their disturbances; returns these links and the traces.
+/// `bench` is used again if it has no disturbances anyway. Adds the driver's faults to `faults`,
+/// which holds those of `bench` already.
+fn fill_queues(
+    mut bench: Bench,
+    preset: &Preset,
+    span: PathPart,
+    seed: u64,
+    faults: &mut u64,
+    progress: &mut impl FnMut(&str),
+) -> Result<([ConfiguredLink; 2], [ProbeTrace; 2]), CheckError> {
+    let (_, mtu) = preset.scale(span.links()[0]);
+    let mut counted = *faults;
+    // Queue drops are only predictable if the link does nothing else.
+    let plain = asked::plain(preset);
+    if !span.links().into_iter().all(|link| asked::is_plain(preset.spec(link))) {
+        drop(bench);
+        bench = Bench::start(&plain, seed, span)?;
+        counted = 0;
+    }
+    progress("queue");
+    let plain = span.links().map(|link| ConfiguredLink::of(&plain, link));
+    let fills = bench.measure(&plain.each_ref().map(|link| flows::fill(link, mtu)))?;
+    // Faults of the same lab were counted by the caller.
+    *faults += bench.lab.faults().total() - counted;
+    Ok((plain, fills))
 }
 
 /// Returns the time that a connection may take beyond its round trips.
@@ -125,8 +141,10 @@ fn overload(
         return Ok(None);
     }
     progress("discipline");
+    // Without losses of the link, each missing probe was dropped by the discipline.
     let mut bench = Bench::start(&asked::lossless(preset), seed, span)?;
-    let (age, (_, mtu)) = (bench.age(), preset.scale(span.links()[0]));
+    let age = bench.age();
+    let (_, mtu) = preset.scale(span.links()[0]);
     let flow = |link| has_one(link).then(|| flows::overload(link, mtu, age)).flatten();
     let flows = links.each_ref().map(flow);
     let traces = bench.measure(&flows)?;

@@ -35,7 +35,8 @@ impl fmt::Display for CheckReport {
                 Some(ReportRow { asked: "echo".into(), measured, within: reach.within }),
             );
         }
-        let (measured, within) = (self.driver.faults.to_string(), self.driver.within);
+        let measured = self.driver.faults.to_string();
+        let within = self.driver.within;
         let faults = ReportRow { asked: "0".into(), measured, within };
         add(&mut table, "lost outside the link", Some(faults));
         let mut losses = self.directions.iter().filter_map(|direction| direction.loss.as_ref());
@@ -85,7 +86,8 @@ fn delay(delay: &DelayReport) -> ReportRow {
         0.0 => format!("{:.3}", delay.asked_ms),
         jitter => format!("{:.3} to {:.3}", delay.asked_ms, delay.asked_ms + jitter),
     };
-    let (median, error) = (delay.median_ms, delay.p99_error_ms);
+    let median = delay.median_ms;
+    let error = delay.p99_error_ms;
     ReportRow {
         asked: format!("{asked} ms ± 0.5 ms (p99)"),
         measured: format!("median {median:.3} ms, p99 error {error:.3} ms"),
@@ -157,8 +159,11 @@ mod tests {
     #[test]
     fn a_value_outside_is_marked_and_explained() {
         let order = OrderReport { arrived: 9, out_of_order: 0, reordering: false, within: true };
-        let (asked, sent, lost) = (0.01, 1000, 99);
-        let (least, most) = (3, 19);
+        let asked = 0.01;
+        let sent = 1000;
+        let lost = 99;
+        let least = 3;
+        let most = 19;
         let forward = DirectionReport {
             direction: LinkName::Forward,
             delay: None,
@@ -168,7 +173,8 @@ mod tests {
             queue: None,
             discipline: None,
         };
-        let (client, family) = ("client".to_owned(), "IPv4");
+        let client = "client".to_owned();
+        let family = "IPv4";
         let report = CheckReport {
             preset: "geo".to_owned(),
             directions: vec![forward],

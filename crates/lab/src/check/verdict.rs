@@ -61,6 +61,7 @@ impl MeasuredDirection<'_> {
         let link = self.link();
         let due = expect(&link, &SentProbes { len: DELAY_PROBE, probes: &self.delay.sent }).arrived;
         let late = match link.rate {
+            // A packet that is handed over a little late may miss an opportunity.
             Rate::Opportunities(_) => {
                 let later = |&(seq, at): &(u32, u64)| (seq, at + HAND_OVER.as_nanos() as u64);
                 let probes: Vec<_> = self.delay.sent.iter().map(later).collect();
@@ -106,6 +107,7 @@ impl MeasuredDirection<'_> {
     }
 
     fn loss(&self) -> Option<LossReport> {
+        // What the queue dropped is no loss of the link.
         let sent = (self.flood.sent.len() as u64).saturating_sub(self.dropped);
         let lost = self.flood.missing().saturating_sub(self.dropped);
         if sent == 0 {
@@ -113,12 +115,14 @@ impl MeasuredDirection<'_> {
         }
         let (asked, interval) = match self.asked.loss_of_each(self.mtu) {
             Some(each) => (each, binomial::interval(sent, each, LOSS_CONFIDENCE)),
+            // Losses in bursts: a binomial interval would reject correct links.
             None => {
                 let LossPrediction { interval, mean } = self.losses_by_chance()?;
                 (self.asked.long_run_loss().unwrap_or(mean / sent as f64), interval)
             }
         };
-        let (least, most) = (*interval.start(), *interval.end());
+        let least = *interval.start();
+        let most = *interval.end();
         let within = interval.contains(&lost);
         Some(LossReport { asked, sent, lost, least, most, within })
     }
@@ -162,8 +166,10 @@ impl MeasuredDirection<'_> {
         let shift = Duration::from_secs_f64(DELAY_TOLERANCE / 1e3);
         let LossPrediction { interval, .. } = predict_losses(&link, &[flow], shift)?;
         // A slightly late stamp can change the result by one packet.
-        let (least, most) = (interval.start().saturating_sub(1), interval.end() + 1);
-        let (sent, dropped) = (overload.sent.len() as u64, overload.missing());
+        let least = interval.start().saturating_sub(1);
+        let most = interval.end() + 1;
+        let sent = overload.sent.len() as u64;
+        let dropped = overload.missing();
         let within = (least..=most).contains(&dropped);
         let asked = self.asked.discipline.to_string();
         (sent > 0).then_some(DisciplineReport { asked, sent, dropped, least, most, within })

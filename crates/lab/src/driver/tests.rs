@@ -55,7 +55,8 @@ fn take<'a>(
         let wall = clocks.wall(origin + Duration::from_millis(ms));
         arrivals.take(&RingFrame { wall, ..frame });
     }
-    let (oversized, losing) = (arrivals.oversized, arrivals.losing);
+    let oversized = arrivals.oversized;
+    let losing = arrivals.losing;
     (track, oversized, losing)
 }
 
@@ -120,7 +121,8 @@ fn the_driver_wakes_for_the_earliest_link() {
         link.handle_packet(Instant::from_nanos(ms * 1_000_000), PACKET.to_vec());
         track
     });
-    let (faults, lateness) = (Faults::default(), Lateness::default());
+    let faults = Faults::default();
+    let lateness = Lateness::default();
     let idle = DriverState {
         tracks: vec![track(Instant::ZERO)],
         shared: None,

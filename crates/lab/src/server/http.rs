@@ -75,7 +75,8 @@ async fn sha256(object: TestObject) -> axum::response::Response {
 
 async fn upload(body: Body) -> Result<String, (StatusCode, String)> {
     let mut body = body.into_data_stream();
-    let (mut digest, mut length) = (Sha256::new(), 0u64);
+    let mut digest = Sha256::new();
+    let mut length = 0u64;
     while let Some(part) = body.next().await {
         let part = part.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         digest.update(&part);

@@ -30,6 +30,7 @@ impl TestObject {
 
     /// Returns the object's bytes in pieces of up to 64 KiB.
     pub fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
+        // Seeded by the size: an object has the same bytes in every run.
         let mut random = ChaCha8Rng::seed_from_u64(self.size.get());
         let mut left = self.size.get();
         core::iter::from_fn(move || {

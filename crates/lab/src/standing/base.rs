@@ -41,7 +41,7 @@ pub enum StateError {
     /// A lab of this name exists.
     #[error("a lab named {name} is already up: skyhop lab down {name}, or choose another --name")]
     Taken {
-        /// Name of the lab.
+        /// Name under which the lab was recorded.
         name: LabName,
     },
     /// No lab of this name exists.

@@ -50,11 +50,11 @@ pub fn detach(taken: ReservedSlot) -> Result<DetachedProcess, EnterError> {
         }
         ForkResult::Child => {
             drop(told);
-            let foothold = StartingLab { taken, ready: tell.into() };
-            if let Err(error) = foothold.leave_session() {
-                foothold.fail(&error);
+            let starting = StartingLab { taken, ready: tell.into() };
+            if let Err(error) = starting.leave_session() {
+                starting.fail(&error);
             }
-            Ok(DetachedProcess::Lab(foothold))
+            Ok(DetachedProcess::Lab(starting))
         }
     }
 }
@@ -63,6 +63,7 @@ pub fn detach(taken: ReservedSlot) -> Result<DetachedProcess, EnterError> {
 /// without one.
 fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
     let mut line = String::new();
+    // After an error the line is empty, as if the lab had ended without a message.
     let _ = lab.read_line(&mut line);
     match line.trim_end() {
         READY => Ok(()),
@@ -76,7 +77,8 @@ impl StartingLab {
     fn leave_session(&self) -> io::Result<()> {
         setsid()?;
         close_inherited();
-        let (null, log) = (File::open("/dev/null")?, self.taken.log()?);
+        let null = File::open("/dev/null")?;
+        let log = self.taken.log()?;
         dup2_stdin(&null)?;
         dup2_stdout(&log)?;
         dup2_stderr(&log)?;

@@ -37,7 +37,7 @@ pub enum AskError {
     /// The lab cannot be reached, or does not answer.
     #[error("lab {name} does not answer ({cause}): skyhop lab down {name}")]
     Unreachable {
-        /// Name of the lab.
+        /// Name of the lab that was asked.
         name: LabName,
         /// The error of the control socket.
         cause: io::Error,
@@ -45,7 +45,7 @@ pub enum AskError {
     /// The lab rejected the request.
     #[error("lab {name}: {why}")]
     Refused {
-        /// Name of the lab.
+        /// Name of the lab that was asked.
         name: LabName,
         /// The reason, in one line.
         why: String,
@@ -53,7 +53,7 @@ pub enum AskError {
     /// The lab did not end, even after SIGKILL.
     #[error("lab {name} does not stop")]
     NotStopping {
-        /// Name of the lab.
+        /// Name of the lab that was asked.
         name: LabName,
     },
     /// Its record could not be read.
@@ -114,6 +114,7 @@ impl LabRegistry {
     pub fn find(&self) -> Result<FoundLabs, StateError> {
         let mut found = FoundLabs::default();
         for base in self.places.open_existing().into_iter().map(LabsDirectory) {
+            // No other command may start or clean up a lab in between.
             let _turn = base.lock()?;
             for name in base.names() {
                 let Some(slot) = LabSlot::find(&base, &name)? else { continue };
@@ -233,6 +234,7 @@ impl RunningLab {
         let silent = |cause| AskError::Unreachable { name: self.name().clone(), cause };
         let ask = || {
             let stream = UnixStream::connect(self.slot.control())?;
+            // A stopped process would hold up the command for ever.
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             send(&stream, request, &[])?;

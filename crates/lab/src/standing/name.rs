@@ -20,7 +20,7 @@ pub struct LabName(String);
 )]
 #[non_exhaustive]
 pub struct LabNameError {
-    /// The text, as given.
+    /// The text that is no valid name.
     pub text: String,
 }
 

@@ -60,7 +60,8 @@ impl FromStr for ProcessIdentity {
 
     fn from_str(text: &str) -> Result<Self, NoIdentity> {
         let (pid, start) = text.split_once(' ').ok_or(NoIdentity)?;
-        let (pid, start) = (pid.parse(), start.parse());
+        let pid = pid.parse();
+        let start = start.parse();
         match (pid, start) {
             // pidfd_open requires positive numbers.
             (Ok(pid @ 1..=0x7fff_ffff), Ok(start)) => Ok(Self { pid, start }),

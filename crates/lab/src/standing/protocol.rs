@@ -63,6 +63,7 @@ pub(super) fn send(
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     let sent = descriptor::send(stream, &line, descriptors)?;
+    // The descriptors went with the first bytes; the rest is plain data.
     stream.write_all(&line[sent..])
 }
 

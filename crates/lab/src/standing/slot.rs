@@ -83,6 +83,7 @@ impl LabSlot {
         }
         let slot = Self::find(base, name)?;
         let slot = slot.ok_or_else(|| refused("open", &path)(Errno::ENOENT))?;
+        // A lab holds its lock for as long as it lives.
         if !slot.try_lock()? {
             return Err(StateError::Taken { name: name.clone() });
         }
@@ -185,7 +186,8 @@ impl LabSlot {
     fn remove(&self) -> Result<(), StateError> {
         self.clear()?;
         self.unlink(LOCK)?;
-        let (base, name) = (&self.base.0, self.name.as_str());
+        let base = &self.base.0;
+        let name = self.name.as_str();
         unlinkat(base, name, UnlinkatFlags::RemoveDir).map_err(refused("remove", &self.path))
     }
 

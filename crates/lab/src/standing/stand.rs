@@ -48,7 +48,7 @@ pub struct AppliedChange {
 
 /// A lab and the rest of its status.
 pub struct PersistentLab {
-    /// The running lab.
+    /// The lab, which ends when this is dropped.
     pub lab: Lab,
     /// The seed that it was started with.
     pub seed: u64,
@@ -105,6 +105,7 @@ impl LabServer<'_> {
     }
 
     fn serve(&mut self, stream: &UnixStream) -> io::Result<bool> {
+        // A client that stops must not keep others from the lab.
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = receive::<LabRequest>(stream).map(|(request, _)| request);
@@ -127,8 +128,10 @@ impl LabServer<'_> {
 
     fn status(&self) -> LabStatus {
         let uptime = clock::now().saturating_since(self.since);
-        let (name, PersistentLab { lab, seed, gateways }) = (self.taken.name(), &*self.stand);
-        let (seed, gateways) = (*seed, *gateways);
+        let name = self.taken.name();
+        let PersistentLab { lab, seed, gateways } = &*self.stand;
+        let seed = *seed;
+        let gateways = *gateways;
         LabStatus::of(lab, &StatusContext { name: name.as_str(), seed, gateways, uptime })
     }
 

@@ -15,11 +15,11 @@ use crate::{Faults, Lab, Lateness, LinkGauge};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LabStatus {
-    /// Name of the lab.
+    /// Name under which commands find the lab.
     pub name: String,
     /// The name of its preset.
     pub preset: String,
-    /// Description of its preset.
+    /// The one-line description of its preset.
     pub description: String,
     /// Seed that determines which packets are lost.
     pub seed: u64,
@@ -43,7 +43,7 @@ pub struct LabStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HostStatus {
-    /// Name of the host.
+    /// Name of the host, as in `/etc/hosts`.
     pub name: String,
     /// IPv4 address of the host.
     pub ipv4: String,
@@ -86,9 +86,9 @@ pub struct LinkStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TallyStatus {
-    /// Number of packets.
+    /// Number of packets, whatever their length.
     pub packets: u64,
-    /// Bytes in these packets.
+    /// Bytes of these packets, with their IP headers.
     pub bytes: u64,
 }
 
@@ -110,7 +110,7 @@ pub struct FaultsStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LatenessStatus {
-    /// Number of packets counted.
+    /// Number of packets that the figures are of.
     pub packets: u64,
     /// Median lateness of a packet, in milliseconds.
     pub median_ms: f64,
@@ -144,7 +144,8 @@ impl fmt::Display for LabStatus {
 impl fmt::Display for LinkStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { link, rate, delay, loss, queue, .. } = self;
-        let policer = self.policer.as_ref().map(|it| format!(", policer {it}")).unwrap_or_default();
+        let policer =
+            self.policer.as_ref().map(|policer| format!(", policer {policer}")).unwrap_or_default();
         writeln!(f, "  {link:<20} {rate}, {delay}, loss {loss}, queue {queue}{policer}")?;
         let counters = [&self.delivered, &self.lost, &self.dropped, &self.queued];
         let [delivered, lost, dropped, waiting] = counters.map(|tally| tally.packets);

@@ -297,6 +297,7 @@ impl RequestAgent {
 
     /// Returns the cells that the requested rates bring between two frames, times [`ONE`].
     fn asked_since(&mut self, begin: u64, frame: u64) -> u128 {
+        // The rate in force at `begin` was requested earlier, so the entry before it stays.
         while self.asked.get(1).is_some_and(|(next, _)| *next <= begin) {
             self.asked.pop_front();
         }
@@ -309,6 +310,7 @@ impl RequestAgent {
 
     /// Returns a request for the volume beyond what was requested before.
     fn volume_request(&mut self, frame: u64, backlog: u32) -> Option<VolumeRequest> {
+        // Without news for so long, a request or its grant must have been lost.
         let lost =
             self.credit > 0 && frame.saturating_sub(self.volume_news) >= self.volume_time_out;
         if lost {

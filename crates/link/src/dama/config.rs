@@ -252,9 +252,9 @@ pub enum DamaError {
     /// There is no terminal, or more than can be numbered.
     #[error("{count} terminals: expected 1 to {most}")]
     Terminals {
-        /// The configured number.
+        /// Number of terminals in the configuration.
         count: usize,
-        /// The maximum number.
+        /// The largest accepted number.
         most: u32,
     },
     /// The sum of all CRA exceeds the capacity.
@@ -270,7 +270,7 @@ pub enum DamaError {
     OneOverbooked {
         /// The CRA of the terminal.
         guaranteed: BitRate,
-        /// Rate of one carrier.
+        /// Rate of one carrier, the most that one transmitter can use.
         capacity: BitRate,
     },
     /// The contention slots for requests are invalid.
@@ -302,7 +302,7 @@ pub enum ContentionError {
     Slots {
         /// Configured slots of a block.
         slots: u32,
-        /// The maximum number.
+        /// The largest accepted number.
         most: u32,
     },
     /// No carrier remains for grants.
@@ -381,6 +381,7 @@ impl DamaConfig {
         let Frames { slots, carriers: all, .. } = self.frames;
         if let Some(RandomAccess { carriers, channel, .. }) = self.random_access {
             let error = DamaError::RandomAccess;
+            // At least one carrier stays for assigned slots.
             if carriers == 0 || carriers >= all {
                 return Err(error(ContentionError::Carriers { carriers, all }));
             }
@@ -390,6 +391,7 @@ impl DamaConfig {
             let error = DamaError::RequestSlots;
             let slots = self.request_block(request.place).map_err(error)?;
             request.channel.block(slots, self.frames.slots).map_err(error)?;
+            // The block for requests may take all that random access has left.
             if self.capacity() == 0 {
                 let slots = self.contention_slots();
                 return Err(error(ContentionError::NothingLeft { slots }));
@@ -401,6 +403,7 @@ impl DamaConfig {
     /// Returns the number of slots in a contention block for requests.
     pub(super) fn request_block(&self, place: RequestPlace) -> Result<u32, ContentionError> {
         let access = self.random_access.map_or(0, |access| access.carriers);
+        // The carriers for random access are not there for requests.
         let all = self.frames.carriers.saturating_sub(access);
         match place {
             RequestPlace::Slots(slots) => Ok(slots.into()),
@@ -427,7 +430,8 @@ impl DamaConfig {
     /// [`DamaError`].
     pub fn check(&self) -> Result<(), DamaError> {
         self.frames.check()?;
-        let (count, most) = (self.terminals.len(), Self::MOST_TERMINALS);
+        let count = self.terminals.len();
+        let most = Self::MOST_TERMINALS;
         if count == 0 || count > most as usize {
             return Err(DamaError::Terminals { count, most });
         }

@@ -39,7 +39,7 @@ pub struct Frames {
     pub duration: Duration,
     /// Frames in a superframe. Capacity is allocated once per superframe.
     pub per_superframe: u32,
-    /// Number of carriers.
+    /// Number of carriers, also those for contention.
     pub carriers: u32,
     /// Slots in a frame of one carrier. A terminal has one transmitter and can use at most these.
     pub slots: u32,
@@ -86,6 +86,7 @@ impl Frames {
             return Err(FramesError::Empty);
         }
         let frames = Self { duration, per_superframe, carriers, slots: 0, cell };
+        // A rest that is shorter than a slot stays unused.
         let slots = frames.slots_of(bits.into());
         if slots == 0 {
             let cell = u64::from(cell.wire) * 8;
@@ -243,7 +244,8 @@ mod tests {
 
     #[test]
     fn slots_divide_the_frame_without_a_rest() {
-        let (frames, origin) = (paper(), Instant::from_nanos(5));
+        let frames = paper();
+        let origin = Instant::from_nanos(5);
         let begin = |frame, slot| frames.slot_begin(origin, frame, slot).as_nanos();
         assert_eq!(begin(0, 0), 5);
         assert_eq!(begin(0, 16), begin(1, 0));

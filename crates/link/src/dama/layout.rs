@@ -39,7 +39,8 @@ impl Layout {
     /// into the superframe, and each into the slots that one terminal can use.
     pub(super) fn place(&mut self, slots: u32, runs: &mut impl Extend<SlotRun>) {
         let count = self.frames.per_superframe;
-        let (each, rest) = (slots / count, slots % count);
+        let each = slots / count;
+        let rest = slots % count;
         // The remainder goes into the emptiest frames, which keeps the frames evenly full.
         let mut order: Vec<usize> = (0..self.taken.len()).collect();
         order.sort_by_key(|frame| self.taken[*frame]);
@@ -58,7 +59,8 @@ impl Layout {
         self.taken[frame] += slots;
         debug_assert!(slots <= per_carrier, "one terminal has more than a carrier");
         debug_assert!(self.taken[frame] <= self.frames.per_frame(), "a frame is overfull");
-        let (carrier, slot) = (begin / per_carrier, begin % per_carrier);
+        let carrier = begin / per_carrier;
+        let slot = begin % per_carrier;
         let before_end = slots.min(per_carrier - slot);
         let frame = self.first_frame + frame as u64;
         let run = SlotRun { frame, carrier, slot, count: before_end };
@@ -114,7 +116,8 @@ mod tests {
         ) {
             let frames = frames(per_superframe, carriers, slots);
             let mut layout = Layout::new(frames, 100);
-            let (mut room, mut used) = (frames.capacity(), std::collections::BTreeSet::new());
+            let mut room = frames.capacity();
+            let mut used = std::collections::BTreeSet::new();
             for wanted in wanted {
                 let granted = wanted.min(frames.slots_per_terminal()).min(room);
                 room -= granted;

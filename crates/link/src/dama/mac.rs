@@ -90,7 +90,8 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
 
     /// Queues a packet at `now`, or drops and counts it.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
-        let (class, len) = (packet.class(), packet.wire_len());
+        let class = packet.class();
+        let len = packet.wire_len();
         let carried = u64::from(self.cell.count(len)) * u64::from(self.cell.wire);
         let mut frame =
             NumberedPacket { packet, len, carried, number: self.counters.offered.packets };
@@ -98,6 +99,7 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
         let fits = self.fits(class, len);
         let lane = &mut self.lanes[class as usize];
         let direct = fits && lane.staged.is_none() && lane.queue.len() == 0;
+        // Control traffic has no IP queue: it enters the MAC buffer at once, or is dropped.
         let has_queue = self.flow_control && class != TrafficClass::Control;
         if has_queue && !lane.queue.admit(now, direct, &mut frame, &mut self.counters) {
             return;
@@ -147,7 +149,10 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
     pub(super) fn send(&mut self, now: Instant, cells: u32) -> Option<SegmentedPacket<P>> {
         let current = self.current.as_mut()?;
         current.left -= cells;
-        let (class, finished, len) = (current.class, current.left == 0, current.frame.len);
+        let class = current.class;
+        let finished = current.left == 0;
+        let len = current.frame.len;
+        // Room counted in bytes is only freed by a packet's last cell.
         let freed = match self.limit {
             MacLimit::Cells(_) => u64::from(cells),
             MacLimit::Bytes(_) if finished => len as u64,
@@ -204,6 +209,7 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
         if self.current.as_ref().is_some_and(|current| self.goes_on(current)) {
             return;
         }
+        // Nothing of it has left, or a more urgent class interrupts it.
         if let Some(waiting) = self.current.take() {
             let class = waiting.class as usize;
             self.lanes[class].mac.push_front(waiting);
@@ -231,6 +237,7 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
     /// drop the head of the queue; if the packet behind it is too long it is staged.
     fn next_fitting(&mut self, now: Instant, class: TrafficClass) -> Option<NumberedPacket<P>> {
         let lane = &mut self.lanes[class as usize];
+        // A packet that the discipline has let pass, and that found no room, goes first.
         let frame = if let Some(frame) = lane.staged.take() {
             frame
         } else {
@@ -249,7 +256,8 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
     }
 
     fn enter(&mut self, class: TrafficClass, frame: NumberedPacket<P>) {
-        let (cells, cost) = (self.cell.count(frame.len), self.cost(frame.len));
+        let cells = self.cell.count(frame.len);
+        let cost = self.cost(frame.len);
         let lane = &mut self.lanes[class as usize];
         lane.held += cost;
         lane.cells += cells;

@@ -25,13 +25,13 @@ use super::request::{TerminalRequest, VolumeRequest, coded_rate, coded_volume};
 /// The slots of a superframe that a terminal is granted, by their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotGrant {
-    /// Number of the terminal.
+    /// Index of the terminal in the configuration, from 0.
     pub terminal: u32,
     /// Slots of the constant rate.
     pub cra: u32,
-    /// Slots for requested rates.
+    /// Slots for requested rates, which hold until they time out.
     pub rbdc: u32,
-    /// Slots for requested volumes.
+    /// Slots for requested volumes, each of which is granted once.
     pub vbdc: u32,
     /// Slots of free capacity, for a forecast or given away.
     pub fca: u32,
@@ -403,6 +403,8 @@ impl Ncc {
 
     /// Grants forecasts from the slots that are left, in turn.
     fn grant_foreseen(&mut self) {
+        // Only from what all requests have left, so that a forecast costs no other terminal
+        // anything.
         let terminals = in_turn(&self.forecasting, self.turns.foreseen);
         if self.room == 0 || terminals.is_empty() {
             return;
@@ -419,7 +421,8 @@ impl Ncc {
 
     /// Grants free capacity (FCA) in chunks, until nothing is left or no terminal can take more.
     fn grant_free(&mut self) {
-        let (turn, count) = (self.turns.free, self.accounts.len() as u32);
+        let turn = self.turns.free;
+        let count = self.accounts.len() as u32;
         match self.allocation.free {
             FreeCapacity::None => {}
             // Without a list of the terminals: usually nothing is left long before all have had a
@@ -449,10 +452,12 @@ impl Ncc {
                     last = Some(terminal);
                 }
             }
+            // Nothing is left, or no terminal takes any more.
             if self.room == 0 || self.room == before {
                 break;
             }
         }
+        // The next superframe goes on behind the last terminal that got slots.
         self.turns.free = last.map_or(self.turns.free, |terminal| terminal + 1);
     }
 }

@@ -125,10 +125,12 @@ impl<P: CarriedPacket> Dama<P> {
     /// [`DamaError`].
     pub fn starting_at(origin: Instant, config: DamaConfig, seed: u64) -> Result<Self, DamaError> {
         config.check()?;
-        let (frames, mut seeds) = (config.frames, Dice::new(seed));
+        let frames = config.frames;
+        let mut seeds = Dice::new(seed);
         let count = config.terminals.len();
         let channels = contention::channels(&config)?;
         let contenders = |seeds| contention::contenders(&channels, seeds);
+        // The order of the draws is part of the published results.
         let terminal =
             |number| SatelliteTerminal::new(&config, number, origin, seeds.bits(), contenders);
         let terminals = (0..count).map(terminal).collect();
@@ -197,6 +199,7 @@ impl<P: CarriedPacket> Dama<P> {
             let terminal = terminal as usize;
             let counters = self.terminals[terminal].counters();
             counters.inside.remove(frame.len);
+            // A lost packet stays on the way until it would have arrived.
             if lost {
                 counters.lost.add(frame.len);
                 continue;
@@ -332,6 +335,7 @@ impl<P: CarriedPacket> Dama<P> {
             DamaTask::Answer(answer) => self.handle_answer(at, answer),
             DamaTask::Departure(terminal) => {
                 let terminal = terminal as usize;
+                // Alarms that were replaced are still on the agenda, and mean nothing.
                 if self.terminals[terminal].alarm == Some(at) {
                     self.terminals[terminal].alarm = None;
                     self.advance_and_watch(at, terminal);
@@ -396,9 +400,11 @@ impl<P: CarriedPacket> Dama<P> {
     }
 
     fn use_slots(&mut self, now: Instant, terminal: usize) {
-        let (flying, path) = (&mut self.flying, &self.path);
+        let flying = &mut self.flying;
+        let path = &self.path;
         let latest = &mut self.latest[terminal];
         self.terminals[terminal].advance(now, |TerminalDeparture { at, frame, lost }| {
+            // A delay that becomes shorter does not reorder a terminal's packets.
             *latest = (*latest).max(path.arrival(at, || 0));
             flying.insert(*latest, ArrivingPacket { terminal: terminal as u32, frame, lost });
         });

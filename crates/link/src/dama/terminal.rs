@@ -115,7 +115,9 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         contenders: impl FnOnce([u64; 2]) -> [Option<Box<Contender>>; 2],
     ) -> Self {
         let TerminalConfig { rbdc, vbdc, loss, outages, .. } = &config.terminals[number];
-        let (frames, mut seeds) = (config.frames, Dice::stream(seed, CHANNEL));
+        let frames = config.frames;
+        // The order of the draws is part of the published results.
+        let mut seeds = Dice::stream(seed, CHANNEL);
         let mut queues = Dice::stream(seed, QUEUES);
         Self {
             origin,
@@ -206,10 +208,11 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         while let Some((_, slots)) = self.free.pop_front_if(|(granted, _)| *granted < frame) {
             self.agent.handle_free_grant(slots);
         }
-        let (mut arrived, mut backlog) = (CellBacklog::default(), CellBacklog::default());
+        let mut arrived = CellBacklog::default();
+        let mut backlog = CellBacklog::default();
         for class in TrafficClass::ALL {
-            let (cells, entered) =
-                (self.buffers.waiting_cells(class), self.buffers.take_entered(class));
+            let cells = self.buffers.waiting_cells(class);
+            let entered = self.buffers.take_entered(class);
             let category = self.categories[class as usize];
             *backlog.of(category) += cells;
             *arrived.of(category) += entered;
@@ -224,8 +227,10 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         let now = self.frames.begin(self.origin, frame);
         let ReportedCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
         let category = self.categories[TrafficClass::Bulk as usize];
-        let (waits, new) = (backlog.of(category), arrived.of(category));
+        let waits = backlog.of(category);
+        let new = arrived.of(category);
         *waits = waits.saturating_add(waiting);
+        // What moved on into the terminal was counted when it came to the queue in front.
         *new = new.saturating_sub(entered).saturating_add(came);
         backlog.foreseen = self.foreseen.take(now, self.frames.cell).waiting;
     }
@@ -250,6 +255,7 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
             }
             let cells = due.min(self.buffers.ready());
             if cells == 0 {
+                // Granted slots pass unused.
                 self.consume(due);
             } else if let Some((packet, contended)) = self.send(cells) {
                 self.put_in_order(packet, contended, &mut departed);
@@ -298,10 +304,12 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
     fn send(&mut self, cells: u32) -> Option<(TerminalDeparture<P>, bool)> {
         let run = self.consume(cells)?;
         self.slots.used += u64::from(cells);
-        let (frames, origin) = (self.frames, self.origin);
+        let frames = self.frames;
+        let origin = self.origin;
         let begin = |slot| frames.slot_begin(origin, run.frame, slot);
         let reception = ReceptionTime { from: begin(run.slot), until: begin(run.slot + cells) };
         let struck = self.is_hit(reception);
+        // A packet is lost with any of its cells, also with those of earlier slots.
         self.buffers.current()?.is_hit |= struck;
         let last_slot = begin(run.slot + cells - 1);
         let SegmentedPacket { frame, is_hit: struck, contended, .. } =

@@ -191,7 +191,8 @@ fn losses_are_as_many_as_asked() {
         let name = format!("{loss:?}");
         let config = LinkConfig { loss, queue: QueueLimit::Packets(usize::MAX), ..geo() };
         let lost: usize = (0..10).map(|seed| lost(config.clone(), seed).len()).sum();
-        let (mean, variance) = (500_000.0 * expected, 500_000.0 * expected * (1.0 - expected));
+        let mean = 500_000.0 * expected;
+        let variance = 500_000.0 * expected * (1.0 - expected);
         let sigmas = (lost as f64 - mean) / f64::sqrt(variance);
         assert!(sigmas.abs() < 2.576, "{name}: {lost} lost, {sigmas:.2} sigma off");
     }

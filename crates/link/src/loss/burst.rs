@@ -39,9 +39,9 @@ pub enum BurstError {
     Reversed {
         /// The state, `good` or `bad`.
         state: &'static str,
-        /// The given minimum duration.
+        /// The start of the given range.
         min: Duration,
-        /// The given maximum duration.
+        /// The end of the given range.
         max: Duration,
     },
     /// Both states always have zero duration.
@@ -71,7 +71,8 @@ impl BurstModel {
     /// Returns the fraction of time in the bad state, in `0.0..=1.0`. Packets with a serialisation
     /// time are lost more often than that, because one that starts before a burst is hit by it.
     pub fn bad_share(self) -> f64 {
-        let (good, bad) = (self.good.twice_mean(), self.bad.twice_mean());
+        let good = self.good.twice_mean();
+        let bad = self.bad.twice_mean();
         bad as f64 / (good + bad) as f64
     }
 
@@ -111,7 +112,8 @@ pub(super) struct DurationRange {
 
 impl DurationRange {
     fn new(state: &'static str, range: &RangeInclusive<Duration>) -> Result<Self, BurstError> {
-        let (min, max) = (*range.start(), *range.end());
+        let min = *range.start();
+        let max = *range.end();
         if min > max {
             return Err(BurstError::Reversed { state, min, max });
         }
@@ -170,6 +172,7 @@ impl Bursts {
         if silence / u128::from(LONG_SILENCE) > self.model.mean_cycle().as_nanos() {
             self.next_after(reception.from);
         }
+        // Receptions come in order, so bursts that are over are not needed again.
         while self.bad.end <= reception.from && self.bad.end < Instant::MAX {
             self.next_after(self.bad.end);
         }
@@ -219,7 +222,9 @@ mod tests {
     fn durations_are_uniform_between_their_ends() {
         let model = BurstModel::new(ms(2000..=10_000), ms(100..=300)).unwrap();
         let mut bursts = Bursts::new(model, Instant::ZERO, 7);
-        let (mut end, mut good, mut bad) = (Instant::ZERO, Vec::new(), Vec::new());
+        let mut end = Instant::ZERO;
+        let mut good = Vec::new();
+        let mut bad = Vec::new();
         for _ in 0..20_000 {
             good.push(bursts.bad.start.saturating_since(end).as_secs_f64());
             bad.push(bursts.bad.end.saturating_since(bursts.bad.start).as_secs_f64());

@@ -54,6 +54,7 @@ impl LossProcess {
         reception: ReceptionTime,
         chance: impl FnOnce() -> f64,
     ) -> bool {
+        // The most common model is inline; the others are kept out of the way of a packet.
         let probability = match self.state {
             LossState::Per(per) => per,
             _ => self.probability(len, reception),

@@ -120,7 +120,8 @@ mod tests {
             assert_eq!(model.to_string().parse(), Ok(model));
         }
         let own: ErrorModel = "good=1s..2.5s bad=60ms".parse().unwrap();
-        let (second, ms) = (Duration::from_secs(1), Duration::from_millis);
+        let second = Duration::from_secs(1);
+        let ms = Duration::from_millis;
         let burst = BurstModel::new(second..=ms(2500), ms(60)..=ms(60)).unwrap();
         assert_eq!((own, own.to_string().parse()), (ErrorModel::Own(burst), Ok(own)));
         assert_eq!(

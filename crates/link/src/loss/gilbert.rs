@@ -40,7 +40,8 @@ impl GilbertElliott {
     /// Returns the long-run fraction of lost packets, in `0.0..=1.0`. If the state never changes,
     /// that of the good state.
     pub fn mean_loss(self) -> f64 {
-        let (to_bad, to_good) = (self.good_to_bad.get(), self.bad_to_good.get());
+        let to_bad = self.good_to_bad.get();
+        let to_good = self.bad_to_good.get();
         let bad = if to_bad > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
         self.loss_good.get() + bad * (self.loss_bad.get() - self.loss_good.get())
     }
@@ -52,6 +53,8 @@ impl FromStr for GilbertElliott {
     fn from_str(text: &str) -> Result<Self, SettingError> {
         KIND.read(text, |text| {
             let [to_bad, to_good, good, bad] = values(text, NAMES)?;
+            // The defaults are the simple Gilbert model: nothing is lost in the good state, all in
+            // the bad one.
             Some(Self {
                 good_to_bad: to_bad?.parse().ok()?,
                 bad_to_good: to_good?.parse().ok()?,

@@ -66,7 +66,8 @@ impl Acm {
         controller: &mut AcmController<'_>,
         es_n0: &Trace<Decibels>,
     ) -> Vec<(u64, Modcod)> {
-        let (mut before, mut changes) = (*controller.modcod(), Vec::new());
+        let mut before = *controller.modcod();
+        let mut changes = Vec::new();
         let mut first = before;
         for (at, es_n0) in es_n0.steps() {
             let modcod = *controller.handle_report(*es_n0);
@@ -156,7 +157,8 @@ impl Adaptation {
             if self.is_decoded(from, delay) {
                 continue;
             }
-            let (after, lasting) = (Duration::from_nanos(from), Duration::from_nanos(until - from));
+            let after = Duration::from_nanos(from);
+            let lasting = Duration::from_nanos(until - from);
             match outages.last_mut() {
                 // Adjacent times without reception are one outage.
                 Some(last) if last.after + last.lasting == after => last.lasting += lasting,
@@ -172,6 +174,7 @@ impl Adaptation {
         let arrivals = self.modcods.steps().map(|(at, _)| at.saturating_add(nanos(delay)));
         let mut times: Vec<u64> = self.es_n0.steps().map(|(at, _)| at).chain(arrivals).collect();
         if let Some(period) = self.es_n0.period() {
+            // A change near the end of a period arrives in the next one.
             times.iter_mut().for_each(|at| *at %= nanos(period));
         }
         times.sort_unstable();

@@ -40,7 +40,10 @@ impl Standard {
     /// Returns its MODCODs, in the order of its table.
     pub fn modcods(self) -> Vec<Modcod> {
         match self {
-            Self::DvbS2 { pilots } => DVB_S2.iter().map(|row| dvb_s2(row, pilots)).collect(),
+            Self::DvbS2 { pilots } => DVB_S2
+                .iter()
+                .map(|&(constellation, (code, es_n0))| dvb_s2(constellation, code, es_n0, pilots))
+                .collect(),
             Self::DvbS => DVB_S.iter().map(dvb_s).collect(),
             Self::DvbRcs => DVB_RCS.iter().map(dvb_rcs).collect(),
         }
@@ -135,17 +138,19 @@ const BBFRAMES: [(CodeRate, u32); 11] = [
 /// A frame is a PL header of one slot and the coded bits in slots of 90 symbols, with 36 pilot
 /// symbols between every 16 slots (EN 302 307-1, 5.5); its BBFRAME begins with a header of 10 bytes
 /// (5.1.6).
-fn dvb_s2(&(constellation, (code, es_n0)): &(Constellation, Row), pilots: bool) -> Modcod {
+fn dvb_s2(constellation: Constellation, code: CodeRate, es_n0: i64, pilots: bool) -> Modcod {
     const CODED: u32 = 64_800;
     const SLOT: u32 = 90;
     const PILOTS: u32 = 36;
     const BB_HEADER: u32 = 80;
     let data = CODED / constellation.bits();
+    // No pilots follow the last slots.
     let blocks = if pilots { (data / SLOT - 1) / 16 } else { 0 };
     let bbframe = BBFRAMES.iter().find(|(known, _)| *known == code);
     let (_, bbframe) = bbframe.expect("every code rate of DVB_S2 is in BBFRAMES");
     let es_n0 = Decibels::from_thousandths(es_n0);
-    let (bits, symbols) = (bbframe - BB_HEADER, SLOT + data + blocks * PILOTS);
+    let bits = bbframe - BB_HEADER;
+    let symbols = SLOT + data + blocks * PILOTS;
     Modcod { constellation, code, es_n0, bits, symbols }
 }
 
@@ -180,7 +185,8 @@ const DVB_RCS: [Row; 7] = [
 
 fn dvb_rcs(&(code, es_n0): &Row) -> Modcod {
     let es_n0 = Decibels::from_thousandths(es_n0);
-    let (bits, symbols) = (Qpsk.bits() * u32::from(code.k), u32::from(code.n));
+    let bits = Qpsk.bits() * u32::from(code.k);
+    let symbols = u32::from(code.n);
     Modcod { constellation: Qpsk, code, es_n0, bits, symbols }
 }
 

@@ -175,7 +175,8 @@ mod tests {
     /// packet is sent per millisecond.
     fn drops(wait: u64, until: u64) -> Vec<u64> {
         let mut state = CoDelState::new(CoDel::for_rtt(Duration::from_millis(100)));
-        let (mut fifo, mut counters) = (Fifo::new(), PacketCounters::default());
+        let mut fifo = Fifo::new();
+        let mut counters = PacketCounters::default();
         let mut drops = Vec::new();
         for at in 1000..1000 + until {
             while fifo.len() < 20 {
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn one_packet_of_backlog_is_no_standing_queue() {
         let mut state = CoDelState::new(CoDel::for_rtt(Duration::from_millis(100)));
-        let (mut fifo, mut counters) = (Fifo::new(), PacketCounters::default());
+        let mut fifo = Fifo::new();
+        let mut counters = PacketCounters::default();
         for at in 0..1000 {
             fifo.push(
                 ms(at),

@@ -121,6 +121,7 @@ impl RedState {
         if self.average < max {
             return Some(max_p * (self.average - min) / (max - min));
         }
+        // The "gentle" variant (Floyd, 2000).
         if self.average < 2.0 * max {
             return Some(max_p + (1.0 - max_p) * (self.average - max) / max);
         }
@@ -131,7 +132,9 @@ impl RedState {
 /// `base` to the power of `exponent` by multiplications only, because `powf` differs between
 /// platforms.
 fn power(base: f64, exponent: u128) -> f64 {
-    let (mut result, mut square, mut rest) = (1.0, base, exponent);
+    let mut result = 1.0;
+    let mut square = base;
+    let mut rest = exponent;
     while rest > 0 {
         if rest & 1 == 1 {
             result *= square;
@@ -210,7 +213,8 @@ mod tests {
     #[test]
     fn drops_are_spread_evenly() {
         let mut red = state(0.0, 20.0, 0.1, 1.0);
-        let (mut gaps, mut gap) = (Vec::new(), 0);
+        let mut gaps = Vec::new();
+        let mut gap = 0;
         while gaps.len() < 20_000 {
             gap += 1;
             // p_b = 0.05.

@@ -35,6 +35,7 @@ impl Steps {
     pub(super) fn new(trace: &Trace<BitRate>) -> Self {
         let mut steps: Vec<Step> = Vec::new();
         for (at, rate) in trace.steps() {
+            // Summed up once, so that no packet adds up all steps before it.
             let before = steps.last().map_or(0, |last| last.work_by(at));
             steps.push(Step { at, rate: rate.bits_per_second().into(), before });
         }

@@ -65,7 +65,8 @@ impl Mangler {
     pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>, overhead: usize) {
         let twice = self.dice.happens(self.settings.duplicate);
         // Drawn for both copies in any case, so that a setting does not affect what the others hit.
-        let (first, second) = (self.draw_changes(), self.draw_changes());
+        let first = self.draw_changes();
+        let second = self.draw_changes();
         if self.settings.outages.iter().any(|outage| outage.contains(&at)) {
             self.counters.lost_in_outage += 1;
             return;

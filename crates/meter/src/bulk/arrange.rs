@@ -31,7 +31,8 @@ pub(crate) async fn arrange_uploads(options: &BulkOptions) -> Vec<ArrangedUpload
 async fn arrange_upload(options: &BulkOptions, window: ReceiveWindow) -> ArrangedUpload {
     let socket = flow::open(options.server, &SocketOptions::default())?;
     let mut stream = flow::connect(socket, options.server).await?;
-    let (key, sockets) = (options.key, SocketOptions::default());
+    let key = options.key;
+    let sockets = SocketOptions::default();
     let request = MeterRequest { key, sockets, work: RequestedWork::Listen(window) };
     let sent = stream.write_all(&request.encode()).await;
     sent.map_err(FlowError::broken("sending the request"))?;

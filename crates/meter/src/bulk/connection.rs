@@ -36,6 +36,7 @@ pub(crate) async fn run(
     arranged: Option<ArrangedUpload>,
 ) -> FlowReport {
     if options.stop.limited(Duration::MAX, sleep_until(start)).await.is_err() {
+        // Interrupted before its time came.
         report.start = start.min(Instant::now()).max(begin) - begin;
         report.close(FlowOutcome::Interrupted, Duration::ZERO);
         return report;
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     let start = start.max(begin);
     report.start = start - begin;
     let mut flow = BulkFlow { options: &options, start, ended: None, report: &mut report };
+    // The limit is for the payload; closing has one of its own.
     let limit = options.limit.unwrap_or(Duration::MAX);
     let outcome = match options.stop.limited(limit, flow.run(socket, arranged.as_ref())).await {
         Ok(Ok(stream)) => match options.stop.limited(CLOSE_LIMIT, flow.close(stream)).await {
@@ -53,6 +55,7 @@ pub(crate) async fn run(
         },
         ended => FlowOutcome::of(ended.map(|ended| ended.map(drop))),
     };
+    // The time ends with the payload, not with the close.
     let ended = flow.ended.unwrap_or_else(Instant::now);
     report.close(outcome, ended - start);
     report
@@ -98,6 +101,7 @@ impl BulkFlow<'_> {
         let request = MeterRequest { key: self.key(), sockets: self.options.sender(), work };
         let asked = self.report.asked_bytes;
         download::receive_payload(stream, &request, asked, |stream, sink| {
+            // The kernel overwrites the clamp, so it is set at each read.
             if let Some(window) = self.options.window {
                 let held = window.hold(&SockRef::from(stream));
                 held.map_err(FlowError::broken("holding the window"))?;
@@ -123,7 +127,8 @@ impl BulkFlow<'_> {
         let socket =
             sender::duplicate_descriptor(stream).map_err(FlowError::broken("preparing"))?;
         let (mut reader, mut writer) = stream.split();
-        let (mut sent, mut mean) = (0, RttMean::default());
+        let mut sent = 0;
+        let mut mean = RttMean::default();
         let sending = send(&mut writer, &request, &plan, &mut sent);
         let receipt = tokio::select! {
             receipt = send_until_receipt(sending, self.read_receipt(&mut reader)) => receipt?,

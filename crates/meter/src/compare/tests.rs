@@ -29,7 +29,7 @@ fn runs(file: &str, seconds: &[f64]) -> RunFile {
 }
 
 fn metric(comparison: &RunComparison, metric: RunMetric) -> &[MetricFigures] {
-    &comparison.metrics.iter().find(|it| it.metric == metric).expect("has it").files
+    &comparison.metrics.iter().find(|found| found.metric == metric).expect("has it").files
 }
 
 #[test]

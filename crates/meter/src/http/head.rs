@@ -57,7 +57,8 @@ impl<'a> ParsedRequest<'a> {
         if end(request.parse(bytes), bytes)?.is_none() {
             return Ok(None);
         }
-        let (method, target) = (request.method.unwrap_or(""), request.path.unwrap_or(""));
+        let method = request.method.unwrap_or("");
+        let target = request.path.unwrap_or("");
         let persistent = persistent(request.version, request.headers);
         Ok(Some(Self { method, target, persistent }))
     }

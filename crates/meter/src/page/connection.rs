@@ -52,8 +52,9 @@ impl PageConnection {
                     // The objects requested after it are lost with the connection.
                     for &object in &mine[now + 1..] {
                         let error = told.clone();
-                        self.page
-                            .update_object(object, |it| it.outcome = FlowOutcome::Failed { error });
+                        self.page.update_object(object, |report| {
+                            report.outcome = FlowOutcome::Failed { error }
+                        });
                     }
                 }
             }
@@ -120,6 +121,7 @@ impl PageConnection {
                 }
                 flow::read_close(&mut reader, 0).await
             };
+            // Both at once: responses may fill the buffers while requests still leave.
             tokio::try_join!(asking, reading)?;
         }
         flow::disable_reset_on_drop(&stream)
@@ -134,9 +136,9 @@ impl PageConnection {
     fn begin(&self, object: usize) -> Instant {
         let now = Instant::now();
         let start = now - self.page.start;
-        self.page.update_object(object, |it| {
-            it.connection = Some(self.index);
-            it.start = Some(start);
+        self.page.update_object(object, |report| {
+            report.connection = Some(self.index);
+            report.start = Some(start);
         });
         now
     }
@@ -179,7 +181,7 @@ impl PageConnection {
             return Err(FlowError::Truncated { received: 0, asked });
         }
         let first: Duration = begun.elapsed();
-        self.page.update_object(object, |it| it.first_byte = Some(first));
+        self.page.update_object(object, |report| report.first_byte = Some(first));
         let head = http::read_head(reader).await.map_err(waiting())?;
         let reply = ResponseHead::decode(&head.unwrap_or_default())?;
         if reply.length > asked {
@@ -189,9 +191,9 @@ impl PageConnection {
         sink.read_to(reader, reply.length).await.map_err(FlowError::broken("receiving"))?;
         flow::check(sink.receipt(), asked)?;
         let time = begun.elapsed();
-        self.page.update_object(object, |it| {
-            it.time = Some(time);
-            it.outcome = FlowOutcome::Complete;
+        self.page.update_object(object, |report| {
+            report.time = Some(time);
+            report.outcome = FlowOutcome::Complete;
         });
         self.page.options.progress.add(1);
         Ok(())
@@ -199,7 +201,8 @@ impl PageConnection {
 
     fn fail(&self, object: usize, result: Result<(), FlowError>) {
         if let Err(error) = result {
-            self.page.update_object(object, |it| it.outcome = FlowOutcome::of(Ok(Err(error))));
+            self.page
+                .update_object(object, |report| report.outcome = FlowOutcome::of(Ok(Err(error))));
         }
     }
 

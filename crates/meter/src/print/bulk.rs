@@ -71,6 +71,7 @@ fn sum_line(sum: &DirectionSum, flows: usize) -> String {
     if let Some(segments) = sum.retransmitted_segments {
         let _ = write!(text, ", {segments} segments retransmitted");
     }
+    // The index of a single flow is always 1.
     if let (Some(jain), 2..) = (sum.jain_index, flows) {
         let _ = write!(text, ", Jain's index {jain:.3}");
     }
@@ -104,7 +105,8 @@ pub(super) fn csv(csv: &mut CsvText, run: u32, report: &BulkReport) {
 }
 
 fn fields(run: u32, flow: &FlowReport) -> [Option<String>; 19] {
-    let count = |of: fn(&SenderReport) -> u64| flow.sender.as_ref().map(|it| of(it).to_string());
+    let count =
+        |of: fn(&SenderReport) -> u64| flow.sender.as_ref().map(|sender| of(sender).to_string());
     let sender = flow.sender.as_ref();
     [
         Some(run.to_string()),

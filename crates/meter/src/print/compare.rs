@@ -41,8 +41,13 @@ fn table(comparison: &MetricComparison) -> TextTable {
         TableColumn::left(""),
     ];
     let mut table = TextTable::new(columns).title(title);
-    let widest =
-        comparison.files.iter().map(|it| it.file.chars().count()).max().unwrap_or(0).max(4);
+    let widest = comparison
+        .files
+        .iter()
+        .map(|figures| figures.file.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(4);
     for file in &comparison.files {
         table.row(cells(file, scale));
         if let Some(gain) = file.gain {
@@ -72,8 +77,8 @@ fn cells(file: &MetricFigures, scale: f64) -> Vec<String> {
     let figures = [summary.mean, summary.median, summary.min, summary.max];
     cells.extend(figures.map(|value| format!("{:.3}", value * scale)));
     for found in [file.student_t, file.bootstrap] {
-        for pick in [|it: ConfidenceIntervals| it.ci95, |it: ConfidenceIntervals| it.ci98] {
-            cells.push(dash(found.map(|it| interval(pick(it), scale))));
+        for pick in [|both: ConfidenceIntervals| both.ci95, |both: ConfidenceIntervals| both.ci98] {
+            cells.push(dash(found.map(|both| interval(pick(both), scale))));
         }
     }
     if file.incomplete > 0 {
@@ -85,7 +90,8 @@ fn cells(file: &MetricFigures, scale: f64) -> Vec<String> {
 fn gain_text(gain: Gain) -> String {
     let mut text = format!("gain {:.3}", gain.ratio);
     if let Some(found) = gain.bootstrap {
-        let (ci95, ci98) = (interval(found.ci95, 1.0), interval(found.ci98, 1.0));
+        let ci95 = interval(found.ci95, 1.0);
+        let ci98 = interval(found.ci98, 1.0);
         text += &format!(", 95 %: {ci95}, 98 %: {ci98}");
     }
     text

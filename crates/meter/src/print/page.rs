@@ -29,10 +29,13 @@ pub(super) fn text(report: &PageReport) -> String {
         ]);
     }
     let complete = report.objects.iter().filter(|object| object.outcome.is_complete()).count();
-    let (all, total) = (report.objects.len(), seconds(Some(report.total)));
+    let all = report.objects.len();
+    let total = seconds(Some(report.total));
     let mut text = format!("{table}{complete} of {all} objects complete; page load time {total}");
     if let Some(times) = report.object_seconds {
-        let (median, mean, max) = (times.median, times.mean, times.max);
+        let median = times.median;
+        let mean = times.mean;
+        let max = times.max;
         let _ = write!(text, "; objects: median {median:.3} s, mean {mean:.3} s, max {max:.3} s");
     }
     text + "\n"

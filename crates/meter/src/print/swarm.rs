@@ -14,7 +14,9 @@ pub(super) fn text(report: &SwarmReport) -> String {
         report.handshakes_per_second
     );
     if let Some(times) = report.setup_seconds {
-        let (median, p95, max) = (times.median, times.p95, times.max);
+        let median = times.median;
+        let p95 = times.p95;
+        let max = times.max;
         let _ = write!(text, "; set-up: median {median:.3} s, p95 {p95:.3} s, max {max:.3} s");
     }
     text.push('\n');
@@ -36,8 +38,9 @@ pub(super) fn text(report: &SwarmReport) -> String {
 
 fn moved(traffic: &TrafficReport) -> String {
     let TrafficReport { flows, complete, moved_bytes, total, goodput, jain_index } = traffic;
-    let (megabytes, total, goodput) =
-        (*moved_bytes as f64 / 1e6, seconds(Some(*total)), rate(*goodput));
+    let megabytes = *moved_bytes as f64 / 1e6;
+    let total = seconds(Some(*total));
+    let goodput = rate(*goodput);
     let fairness = jain_index.map_or(String::new(), |index| format!("; Jain's index {index:.3}"));
     format!(
         "{complete} of {flows} downloads complete and verified: {megabytes:.1} MB in {total}, \
@@ -55,7 +58,8 @@ fn process(hub: &ProcessFigures) -> String {
     if let Some(each) = hub.resident_per_session_bytes {
         let _ = write!(text, " ({:.1} kB each)", each as f64 / 1e3);
     }
-    let (most, end) = (hub.resident_peak_bytes, hub.resident_after_bytes);
+    let most = hub.resident_peak_bytes;
+    let end = hub.resident_after_bytes;
     let _ =
         writeln!(text, ", {:.1} MB at most, {:.1} MB at the end", megabytes(most), megabytes(end));
     let _ = write!(text, "hub: {:.2} s of CPU for the handshakes", hub.setup_cpu_seconds);

@@ -41,7 +41,8 @@ pub(super) fn text(report: &UdpReport) -> String {
 
 /// A line about datagrams that were not lost on the path, if there are any.
 fn own_losses(flow: &UdpFlow) -> Option<String> {
-    let (overflowed, unsent) = (flow.counts.overflowed, flow.unsent);
+    let overflowed = flow.counts.overflowed;
+    let unsent = flow.unsent;
     (overflowed + unsent > 0).then(|| {
         format!(
             "{}: not lost on the path: {overflowed} overflowed the receiver's socket (see \

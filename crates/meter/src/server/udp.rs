@@ -32,7 +32,7 @@ pub(crate) async fn serve(
     let client = client.map_err(FlowError::broken("waiting for the client's first datagram"))?;
     socket.connect(client).await.map_err(broken())?;
     stream.write_all(&ServerAnswer::Accepted.encode()).await.map_err(broken())?;
-    exchange(stream, &socket, plan, (key, PayloadSide::Server), &Stop::default()).await?;
+    exchange(stream, &socket, plan, key, PayloadSide::Server, &Stop::default()).await?;
     stream.shutdown().await.map_err(FlowError::broken("closing"))
 }
 
@@ -40,6 +40,7 @@ pub(crate) async fn serve(
 /// ignored.
 async fn await_greeting(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
     let payload = Payload::new(key, PayloadSide::Client);
+    // Longer than any datagram, so that none is cut to the expected length.
     let mut buffer = vec![0; 1 << 16];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).await?;

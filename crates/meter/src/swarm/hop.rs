@@ -58,6 +58,7 @@ impl<'a> HopStream<'a> {
         let session = state.session.ok_or_else(|| io::Error::other("there is no session"))?;
         let id = state.endpoint.open(now, session, open).map_err(io::Error::other)?;
         state.stream = Some(StreamWaiters::default());
+        // Wakes the driver, which sends what the endpoint has.
         member.work.notify_one();
         Ok(Self { member, session, id })
     }
@@ -98,13 +99,15 @@ impl AsyncRead for HopStream<'_> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let (session, id) = (self.session, self.id);
+        let session = self.session;
+        let id = self.id;
         self.poll(context, READER, |state| {
             match state.endpoint.read(session, id, buffer.initialize_unfilled()) {
                 Ok(ReadOutcome::Data(count)) => {
                     buffer.advance(count);
                     Ok(Some(()))
                 }
+                // A read that fills nothing is the end of the stream.
                 Ok(ReadOutcome::End) => Ok(Some(())),
                 Ok(ReadOutcome::Blocked) => Ok(None),
                 Err(error) => Err(io::Error::other(error)),
@@ -119,7 +122,8 @@ impl AsyncWrite for HopStream<'_> {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let (session, id) = (self.session, self.id);
+        let session = self.session;
+        let id = self.id;
         self.poll(context, WRITER, |state| {
             let written = state.endpoint.write(session, id, data).map_err(io::Error::other)?;
             Ok((written > 0).then_some(written))
@@ -131,7 +135,8 @@ impl AsyncWrite for HopStream<'_> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (session, id) = (self.session, self.id);
+        let session = self.session;
+        let id = self.id;
         self.poll(context, WRITER, |state| {
             state.endpoint.finish(session, id).map(Some).map_err(io::Error::other)
         })

@@ -92,16 +92,19 @@ impl SwarmMember {
         number: u32,
         socket: std::net::UdpSocket,
         start: Instant,
-        (memory, news): (Rc<RefCell<ReceiveMemory>>, UnboundedSender<MemberEvent>),
+        memory: Rc<RefCell<ReceiveMemory>>,
+        news: UnboundedSender<MemberEvent>,
     ) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
-        let (link, key) = (options.link(), options.key(number));
+        let link = options.link();
+        let key = options.key(number);
         let endpoint = Endpoint::terminal(link, key, options.hub_key, vec![options.hub], seed);
         let state =
             MemberState { endpoint, session: None, stream: None, answered: false, leaving: false };
         let socket = DatagramSocket::new(socket)?;
-        let (state, work) = (state.into(), Notify::new());
+        let state = state.into();
+        let work = Notify::new();
         Ok(Self { number, start, socket, memory, news, state, work })
     }
 
@@ -144,7 +147,8 @@ impl SwarmMember {
         traffic: &SwarmTraffic,
         stages: &mut watch::Receiver<SwarmStage>,
     ) -> MemberEvent {
-        let (start, mut moved) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut moved = 0;
         let key = flow_key(traffic.key, self.number.into());
         let work = RequestedWork::Download { amount: traffic.amount, cap: None };
         let request = MeterRequest { key, sockets: SocketOptions::default(), work };
@@ -180,6 +184,7 @@ impl SwarmMember {
     /// Tells the hub that the session ends, and gives the driver the time to repeat it.
     async fn leave(&self) {
         {
+            // Released before the pause, in which the driver borrows it.
             let mut state = self.state.borrow_mut();
             state.leaving = true;
             state.endpoint.shut_down(self.now());
@@ -216,7 +221,8 @@ impl SwarmMember {
 
     /// Handles timers and events, and sends; returns the time of the next timer.
     fn turn(&self) -> Option<Instant> {
-        let (now, mut datagram) = (self.now(), Vec::new());
+        let now = self.now();
+        let mut datagram = Vec::new();
         let mut state = self.state.borrow_mut();
         if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
             state.endpoint.handle_timeout(now);
@@ -264,9 +270,11 @@ impl SwarmMember {
     fn receive(&self) -> io::Result<()> {
         let mut memory = self.memory.borrow_mut();
         for _ in 0..TURN {
-            let (now, endpoint) = (self.now(), &mut self.state.borrow_mut().endpoint);
-            let take =
-                |it: ArrivedDatagram<'_>| _ = endpoint.handle_datagram(now, it.from, it.bytes);
+            let now = self.now();
+            let endpoint = &mut self.state.borrow_mut().endpoint;
+            let take = |arrived: ArrivedDatagram<'_>| {
+                _ = endpoint.handle_datagram(now, arrived.from, arrived.bytes);
+            };
             match self.socket.receive(&mut memory, take) {
                 Ok(true) => {}
                 Ok(false) => break,

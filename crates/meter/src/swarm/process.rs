@@ -98,5 +98,6 @@ fn memory(process: Pid) -> io::Result<ResidentMemory> {
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the process has no memory"))
     };
+    // VmHWM is the peak of VmRSS since the process started (proc(5)).
     Ok(ResidentMemory { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }

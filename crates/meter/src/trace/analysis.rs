@@ -107,6 +107,7 @@ impl CaptureAnalysis {
             self.left_out.untimed += 1;
         }
         let time = self.clocks.time(packet.interface, packet.time);
+        // Times are relative to the first packet of any kind.
         self.begin.get_or_insert(time);
         if let LinkType::Unknown(number) = packet.link {
             return self.left_out.link(number);
@@ -125,10 +126,11 @@ impl CaptureAnalysis {
     pub fn add_segment(&mut self, interface: u32, segment: &CapturedSegment) {
         self.tcp_packets += 1;
         self.begin.get_or_insert(segment.time);
-        let (low, high) = (segment.from.min(segment.to), segment.from.max(segment.to));
+        let low = segment.from.min(segment.to);
+        let high = segment.from.max(segment.to);
         // Both directions have the same key.
         let key = (interface, low, high);
-        if self.live.get(&key).is_some_and(|it| it.is_over_with(segment))
+        if self.live.get(&key).is_some_and(|connection| connection.is_over_with(segment))
             && let Some(over) = self.live.remove(&key)
         {
             self.end(over);

@@ -51,6 +51,7 @@ impl Clocks {
             self.backward += 1;
             self.step_max = self.step_max.max(step);
         }
+        // A small step is disorder in the file, a larger one a clock that was set.
         if step > DISORDER_MAX {
             clock.behind += step;
             self.set_back += 1;

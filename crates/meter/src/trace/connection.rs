@@ -88,6 +88,7 @@ impl TracedConnection {
         let side = self.side(segment);
         self.timed &= segment.timed;
         self.last = self.last.max(segment.time);
+        // A copy comes sooner than the sender could have retransmitted.
         let rtt = self.halves.iter().filter_map(DirectionAnalysis::rtt_min).min();
         if copies.is_copy(segment, self.interface, &mut self.senders[side], rtt) {
             self.halves[side].count_copy();
@@ -97,6 +98,7 @@ impl TracedConnection {
             self.halves.iter_mut().for_each(DirectionAnalysis::clock_was_set);
             self.set_back = set_back;
         }
+        // After both FINs a reset only refuses what came late.
         if segment.flags.rst && !self.halves.iter().all(DirectionAnalysis::has_ended) {
             self.reset_by.get_or_insert(side);
         }
@@ -105,6 +107,7 @@ impl TracedConnection {
         }
         let scale = self.scale(side);
         let said = self.halves[1 - side].add_peer_packet(segment, scale);
+        // The client's acknowledgement of the server's SYN ends the handshake.
         if said.new && side == 0 && self.both_syns() && self.opening.is_some() {
             self.opened.get_or_insert(segment.time);
         }
@@ -132,6 +135,7 @@ impl TracedConnection {
     fn ending(&self) -> ConnectionEnding {
         let [a, b] = &self.halves;
         match (self.reset_by, a.has_ended(), b.has_ended()) {
+            // B answered the SYN with nothing but a reset.
             (Some(1), ..) if a.announced_scale().is_some() && b.only_reset() => {
                 ConnectionEnding::Refused
             }

@@ -80,7 +80,7 @@ impl CopyDetector {
         let same_header = self.packets.range_mut((digest, 0)..=(digest, u64::MAX));
         // The oldest first: packets stay in order between two places.
         let mut recent: Vec<&mut SeenPacket> =
-            same_header.rev().take(LOOKED_AT_MAX).map(|it| it.1).collect();
+            same_header.rev().take(LOOKED_AT_MAX).map(|entry| entry.1).collect();
         for sent in recent.iter_mut().rev() {
             if sent.is_seen_again(segment, sender, rtt) {
                 return true;
@@ -124,7 +124,9 @@ impl SeenPacket {
     ) -> bool {
         let late = segment.time.saturating_since(self.time);
         let sighting = segment.sighting;
-        let id = |it: Sighting| it.id.filter(|_| !sender.shares_ids);
+        // A sender that gives several packets one identification makes it useless.
+        let id = |sighting: Sighting| sighting.id.filter(|_| !sender.shares_ids);
+        // Captured at another place, or behind a router, which lowers the hop limit.
         let elsewhere = self
             .sightings
             .iter()
@@ -149,6 +151,7 @@ impl SeenPacket {
         rtt: Option<Duration>,
     ) -> bool {
         let within = rtt.map_or(MIRRORED_WITHIN, |rtt| MIRRORED_WITHIN.min(rtt / 2));
+        // Senders repeat pure acknowledgements themselves, unless a mirror was seen to do it.
         let repeatable = segment.is_pure_ack() && !sender.mirrored;
         if self.mirrored || repeatable || !segment.timed || late >= within {
             return false;
@@ -161,10 +164,9 @@ impl SeenPacket {
 
 /// A digest of everything in the TCP header but the checksum, which offloading leaves out.
 fn digest(segment: &CapturedSegment, interface: u32) -> u64 {
-    let it = segment;
     let mut hasher = DefaultHasher::new();
-    (interface, it.from, it.to, it.sequence, it.ack).hash(&mut hasher);
-    (it.window, it.flags, it.length, it.options).hash(&mut hasher);
+    (interface, segment.from, segment.to, segment.sequence, segment.ack).hash(&mut hasher);
+    (segment.window, segment.flags, segment.length, segment.options).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -214,8 +216,9 @@ mod tests {
 
     /// Which of these are copies.
     fn copies<const N: usize>(seen: [Seen; N]) -> [bool; N] {
-        let (mut copies, mut sender) = (CopyDetector::default(), SenderEvidence::default());
-        seen.map(|it| copies.is_copy(&it.segment(), 0, &mut sender, RTT))
+        let mut copies = CopyDetector::default();
+        let mut sender = SenderEvidence::default();
+        seen.map(|packet| copies.is_copy(&packet.segment(), 0, &mut sender, RTT))
     }
 
     #[test]
@@ -268,7 +271,8 @@ mod tests {
 
     #[test]
     fn memory_and_work_are_bounded() {
-        let (mut copies, mut sender) = (CopyDetector::default(), SenderEvidence::default());
+        let mut copies = CopyDetector::default();
+        let mut sender = SenderEvidence::default();
         let mut is_copy = |id: u16| {
             let segment = Seen { micros: u64::from(id), id, ..DATA }.segment();
             copies.is_copy(&segment, 0, &mut sender, RTT)

@@ -42,7 +42,7 @@ pub(super) struct PayloadTracker {
     holes: BTreeMap<u64, Hole>,
     /// The end of the highest payload.
     high: u64,
-    /// Number of distinct bytes.
+    /// Bytes of the stream that were seen at least once.
     pub(super) unique: u64,
 }
 
@@ -84,31 +84,32 @@ impl PayloadTracker {
     /// round-trip time so far.
     pub(super) fn add(
         &mut self,
-        it: &PayloadRange,
+        range: &PayloadRange,
         acked: u64,
         rtt: Option<Duration>,
     ) -> PayloadClass {
-        let before = self.seen.overlap(it.start, it.end);
-        self.unique += self.seen.insert(it.start, it.end);
-        if it.start >= self.high {
-            if it.start > self.high {
-                self.open(self.high, it.start, it.time, it.stamp);
+        let before = self.seen.overlap(range.start, range.end);
+        self.unique += self.seen.insert(range.start, range.end);
+        if range.start >= self.high {
+            if range.start > self.high {
+                self.open(self.high, range.start, range.time, range.stamp);
             }
-            self.high = it.end;
+            self.high = range.end;
             return PayloadClass::New;
         }
-        let hole = self.fill(it.start, it.end);
+        let hole = self.fill(range.start, range.end);
         let was_high = self.high;
-        self.high = self.high.max(it.end);
+        self.high = self.high.max(range.end);
         if before > 0 {
-            let end = it.end.min(was_high);
-            let unacked = it.start.max(acked);
+            let end = range.end.min(was_high);
+            let unacked = range.start.max(acked);
             let missing = self.seen.overlap(unacked, end);
+            // Needless if the peer had reported all of it that was not acknowledged yet.
             let needless = self.sacked.overlap(unacked, end) >= missing;
             return PayloadClass::Retransmitted { needless };
         }
         match hole {
-            Some(hole) if hole.was_overtaken(it, rtt) => PayloadClass::Reordered,
+            Some(hole) if hole.was_overtaken(range, rtt) => PayloadClass::Reordered,
             _ => PayloadClass::Repair,
         }
     }
@@ -153,10 +154,10 @@ impl Hole {
     /// Returns true if a late segment was overtaken rather than retransmitted. A retransmission
     /// takes at least a round trip, because the receiver must report the loss. It is also sent
     /// after the data above the hole, which time stamps (RFC 7323) show if present.
-    fn was_overtaken(&self, it: &PayloadRange, rtt: Option<Duration>) -> bool {
-        let late = it.time.saturating_since(self.opened);
+    fn was_overtaken(&self, range: &PayloadRange, rtt: Option<Duration>) -> bool {
+        let late = range.time.saturating_since(self.opened);
         let soon = late < rtt.map_or(REORDERED_WITHIN, |rtt| rtt / 2);
-        match (it.stamp, self.stamp) {
+        match (range.stamp, self.stamp) {
             (Some(stamp), Some(above)) if stamp != above => {
                 stamp.wrapping_sub(above).cast_signed() < 0
             }

@@ -107,7 +107,8 @@ fn read_pcap<R: Read>(
         let packet = packet?;
         let nanos = u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * fraction;
         let interface = link.interface(&packet.data);
-        let (time, length) = (Some(Instant::from_nanos(nanos)), packet.orig_len);
+        let time = Some(Instant::from_nanos(nanos));
+        let length = packet.orig_len;
         see(CaptureRecord::Packet(CapturedPacket {
             time,
             interface,

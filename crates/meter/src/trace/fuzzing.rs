@@ -10,9 +10,11 @@ pub fn capture(bytes: &[u8]) {
     let options = TraceOptions { connection: None, plots: true };
     let Ok(trace) = analyse(bytes, options) else { return };
     let report = &trace.report;
-    let packets = |it: &DirectionReport| it.packets;
-    let directions = || report.connections.iter().flat_map(|it| [&it.a_to_b, &it.b_to_a]);
-    let seen = directions().map(|it| packets(it) + it.copies).sum::<u64>();
+    let packets = |direction: &DirectionReport| direction.packets;
+    let directions = || {
+        report.connections.iter().flat_map(|connection| [&connection.a_to_b, &connection.b_to_a])
+    };
+    let seen = directions().map(|direction| packets(direction) + direction.copies).sum::<u64>();
     assert!(seen <= report.tcp_packets);
     assert!(report.tcp_packets + report.other_packets.values().sum::<u64>() <= report.packets);
     for it in directions() {
@@ -25,8 +27,8 @@ pub fn capture(bytes: &[u8]) {
     }
     // Drawing takes longer than everything else, so two graphs have to do.
     for (number, plots) in trace.plots.iter().take(2) {
-        let connection = report.connections.iter().find(|it| it.number == *number);
-        let drawn = connection.map(|it| svg::draw(it, plots));
+        let connection = report.connections.iter().find(|connection| connection.number == *number);
+        let drawn = connection.map(|connection| svg::draw(connection, plots));
         let is_whole = |svg: &str| svg.ends_with("</svg>\n");
         assert!(drawn.is_some_and(|drawn| drawn.iter().all(|(_, svg)| is_whole(svg))));
     }

@@ -82,7 +82,7 @@ struct PayloadTimes {
     idle: Option<(Duration, Instant)>,
 }
 
-/// What one side acknowledged of the other's payload with a packet.
+/// Effects of a packet's acknowledgement on the other side's payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AckEffect {
     /// Set if it acknowledged something for the first time.
@@ -113,12 +113,13 @@ impl DirectionAnalysis {
         }
         let end = start + u64::from(segment.length);
         let stamp = segment.options.timestamps.map(|(value, _)| value);
-        let it = PayloadRange { time: segment.time, start, end, stamp };
+        let range = PayloadRange { time: segment.time, start, end, stamp };
         if self.is_probe(segment, start) {
             self.counts.probes += 1;
-            self.probe = Some(it).filter(|_| start >= self.delivery.high() && segment.length > 0);
+            self.probe =
+                Some(range).filter(|_| start >= self.delivery.high() && segment.length > 0);
         } else if segment.length > 0 {
-            self.payload(&it);
+            self.payload(&range);
         }
         if segment.flags.fin {
             self.counts.fins_again += u64::from(self.fin.is_some());
@@ -161,20 +162,21 @@ impl DirectionAnalysis {
         plain && all_acked && segment.length <= 1 && (start + 1 == high || next)
     }
 
-    fn payload(&mut self, it: &PayloadRange) {
-        let PayloadRange { time, start, end, stamp } = *it;
+    fn payload(&mut self, range: &PayloadRange) {
+        let PayloadRange { time, start, end, stamp } = *range;
         if self.base.is_none() {
             self.delivery.begin(start);
         }
         // Without a SYN, the first packet in the capture need not be the first of the stream.
         self.base = Some(self.base.map_or(start, |base| base.min(start)));
         let acked = self.acked.unwrap_or(0);
-        let fate = self.delivery.add(it, acked, self.rtt.min());
+        let fate = self.delivery.add(range, acked, self.rtt.min());
         self.times.sent(time);
         let counts = &mut self.counts;
         counts.data_packets += 1;
         counts.payload_bytes += end - start;
         counts.largest_payload = counts.largest_payload.max(end - start);
+        // All that is sent before the first acknowledgement of data is the initial window.
         if !self.data_acked {
             counts.initial_window = self.delivery.unique;
         }
@@ -245,6 +247,7 @@ impl DirectionAnalysis {
 
     fn acknowledged(&mut self, segment: &CapturedSegment, ack: u64) {
         self.acked = Some(ack);
+        // Without a SYN in the capture, the stream begins at the first acknowledgement.
         let base = *self.base.get_or_insert(ack);
         self.delivery.begin(base);
         self.data_acked |= ack > base;
@@ -259,13 +262,16 @@ impl DirectionAnalysis {
         let mut said = AckEffect::default();
         let blocks = segment.options.sack.map(|block| {
             let (left, right) = block?;
-            let (left, right) = (self.unwrap.peek(left), self.unwrap.peek(right));
+            let left = self.unwrap.peek(left);
+            let right = self.unwrap.peek(right);
             (left < right).then_some((left, right))
         });
         if let Some((left, right)) = blocks[0] {
             let within = |&(low, high): &(u64, u64)| low <= left && right <= high;
+            // A first block below the acknowledgement or within the second one (RFC 2883 §4).
             said.dsack = right <= ack || blocks[1].as_ref().is_some_and(within);
         }
+        // A duplicate says nothing about what is missing.
         for (left, right) in blocks.into_iter().skip(usize::from(said.dsack)).flatten() {
             said.sack_blocks += 1;
             self.delivery.sack(left.max(ack), right);
@@ -362,7 +368,8 @@ impl DirectionAnalysis {
     /// Computes the report. `begin` is the time of the connection's first packet; `scale` is that
     /// of this side's windows, if known.
     pub(super) fn report(&self, begin: Instant, scale: Option<u8>) -> DirectionReport {
-        let (counts, times) = (&self.counts, &self.times);
+        let counts = &self.counts;
+        let times = &self.times;
         let since = |time: Instant| time.saturating_since(begin);
         let syn = self.syn.map(|(_, options)| options);
         let rate = |bytes, time| BitRate::average(ByteCount::new(bytes), time);
@@ -395,10 +402,12 @@ impl DirectionAnalysis {
             sack_permitted: syn.is_some_and(|options| options.sack_permitted),
             timestamps: counts.timestamps,
             advertised_window: scale.and_then(|scale| self.windows.report(scale)),
+            // Known only with the SYN and an acknowledgement of data.
             initial_window_bytes: syn
                 .filter(|_| self.data_acked)
                 .map(|_| counts.initial_window)
-                .filter(|&it| it > 0),
+                .filter(|&bytes| bytes > 0),
+            // Without any acknowledgement all data would count as outstanding.
             outstanding_max_bytes: self.acked.map(|_| self.outstanding.max()),
             outstanding_mean_bytes: self.acked.and_then(|_| self.outstanding.mean()),
             window_limited: self.window.map(|_| self.window_limited.total()),
@@ -417,7 +426,8 @@ impl DirectionAnalysis {
 
     /// Returns the number of payload bytes that were acknowledged but are missing from the capture.
     fn missed(&self) -> u64 {
-        let (Some(base), Some(acked)) = (self.base, self.acked) else { return 0 };
+        let Some(base) = self.base else { return 0 };
+        let Some(acked) = self.acked else { return 0 };
         let end = self.fin.map_or(acked, |fin| acked.min(fin));
         end.saturating_sub(base).saturating_sub(self.delivery.seen(base, end))
     }

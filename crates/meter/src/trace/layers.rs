@@ -147,6 +147,7 @@ fn by_ether_type<'a>(
         // IEEE 802.1Q and 802.1ad, and their older numbers.
         0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
             let (tag, rest) = split_at(rest, 2)?;
+            // The VLAN belongs to the place, its priority does not.
             place.add(&[tag[0] & 0x0f, tag[1]]);
             let (ether_type, rest) = number(rest)?;
             Ok(Layer::Type(ether_type, rest))
@@ -202,9 +203,11 @@ fn ppp(frame: &[u8]) -> Result<Layer<'_>, NoSegment> {
 }
 
 fn ip<'a>(packet: &'a [u8], place: &mut CapturePlace) -> Result<IpContent<'a>, NoSegment> {
+    // Lax, because captures may cut packets short.
     let (ip, _) = LaxIpSlice::from_slice(packet).map_err(|_| NoSegment::Unreadable)?;
     let payload = ip.payload();
-    let (number, rest) = (payload.ip_number, payload.payload);
+    let number = payload.ip_number;
+    let rest = payload.payload;
     let other = NoSegment::Other(Protocol::Ip(number.0));
     if number.0 == TCP {
         return if payload.fragmented { Err(NoSegment::Fragment) } else { Ok(IpContent::Tcp(ip)) };
@@ -222,6 +225,7 @@ fn ip<'a>(packet: &'a [u8], place: &mut CapturePlace) -> Result<IpContent<'a>, N
     if payload.fragmented {
         return Err(NoSegment::Fragment);
     }
+    // The outer addresses belong to the place: a packet in two tunnels was seen at two places.
     match &ip {
         LaxIpSlice::Ipv4(ip) => place.add(&ip.header().slice()[12..20]),
         LaxIpSlice::Ipv6(ip) => place.add(&ip.header().slice()[8..40]),
@@ -278,11 +282,14 @@ fn gtp(flags: u8, rest: &[u8]) -> Option<Layer<'_>> {
     if flags & 7 == 0 {
         return Some(Layer::Ip(rest));
     }
-    let (mut kind, mut rest) = (*rest.get(3)?, rest.get(4..)?);
+    let mut kind = *rest.get(3)?;
+    let mut rest = rest.get(4..)?;
+    // Without the E flag the type of the next header means nothing.
     if flags & 4 == 0 {
         kind = 0;
     }
     while kind != 0 {
+        // In units of four bytes; a length of zero would never end.
         let length = usize::from(*rest.first()?) * 4;
         kind = *rest.get(length.checked_sub(1)?)?;
         rest = rest.get(length..)?;

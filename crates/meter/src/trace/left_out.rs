@@ -99,7 +99,8 @@ fn count<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, unnamed: &mut u64) {
 }
 
 fn clock_warning(clocks: &Clocks) -> Option<String> {
-    let (backward, most) = (clocks.backward, clocks.step_max.as_secs_f64());
+    let backward = clocks.backward;
+    let most = clocks.step_max.as_secs_f64();
     let effect = match clocks.set_back {
         0 => "the packets are out of order in the file".to_owned(),
         steps => format!(

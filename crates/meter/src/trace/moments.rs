@@ -34,7 +34,9 @@ impl Moments {
         self.min = if self.count == 0 { sample } else { self.min.min(sample) };
         self.max = self.max.max(sample);
         self.count += 1;
-        let (seconds, before) = (sample.as_secs_f64(), self.mean);
+        // Welford's method keeps its digits however many samples there are.
+        let seconds = sample.as_secs_f64();
+        let before = self.mean;
         self.mean += (seconds - before) / self.count as f64;
         self.squares += (seconds - before) * (seconds - self.mean);
     }

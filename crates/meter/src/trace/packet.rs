@@ -109,6 +109,7 @@ impl<'a> IpPacket<'a> {
         match &found.ip {
             LaxIpSlice::Ipv4(ip) => {
                 let header = ip.header();
+                // Many senders write 0 where fragmentation is forbidden (RFC 6864 §4).
                 let id = NonZeroU16::new(header.identification());
                 Self {
                     from: header.source_addr().into(),

@@ -65,7 +65,9 @@ impl<R: Read> BlockReader<R> {
         if read < head.len() {
             return Err(CaptureError::Truncated);
         }
-        let [kind, length] = [&head[..4], &head[4..]].map(|it| [it[0], it[1], it[2], it[3]]);
+        let [k0, k1, k2, k3, l0, l1, l2, l3] = head;
+        let kind = [k0, k1, k2, k3];
+        let length = [l0, l1, l2, l3];
         self.body.clear();
         if kind == SECTION {
             self.fill(4)?;
@@ -75,23 +77,20 @@ impl<R: Read> BlockReader<R> {
                 _ => return Err(damaged(format!("byte order {:02x?} of a section", self.body))),
             };
         }
-        let (kind, length) = (self.number(kind), self.number(length));
+        let kind = self.number(kind);
+        let length = self.number(length);
         let rest = length.checked_sub(FRAME + self.body.len() as u32);
         // Blocks are padded to 32 bits (§3.1).
         let rest = rest.filter(|_| length.is_multiple_of(4));
         let rest = rest.ok_or_else(|| damaged(format!("a block of {length} bytes")))?;
-        if is_parsed(kind) {
-            if length > BLOCK_MAX {
-                return Err(damaged(format!("a block of {length} bytes")));
-            }
-            self.fill(rest)?;
+        if !is_parsed(kind) {
+            self.skip(rest)?;
+        } else if length > BLOCK_MAX {
+            return Err(damaged(format!("a block of {length} bytes")));
         } else {
-            // Skipped without memory, however long the block is.
-            let skipped = io::copy(&mut self.source.by_ref().take(rest.into()), &mut io::sink())?;
-            if skipped < u64::from(rest) {
-                return Err(CaptureError::Truncated);
-            }
+            self.fill(rest)?;
         }
+        // The length stands at both ends of a block (§3.1).
         let mut again = [0; 4];
         if read_full(&mut self.source, &mut again)? < again.len() {
             return Err(CaptureError::Truncated);
@@ -107,6 +106,13 @@ impl<R: Read> BlockReader<R> {
         let wanted = u64::from(count);
         let read = self.source.by_ref().take(wanted).read_to_end(&mut self.body)?;
         if (read as u64) < wanted { Err(CaptureError::Truncated) } else { Ok(()) }
+    }
+
+    /// Skips `count` bytes without memory for them, however long the block is.
+    fn skip(&mut self, count: u32) -> Result<(), CaptureError> {
+        let wanted = u64::from(count);
+        let skipped = io::copy(&mut self.source.by_ref().take(wanted), &mut io::sink())?;
+        if skipped < wanted { Err(CaptureError::Truncated) } else { Ok(()) }
     }
 
     /// Parses the last block; `None` if it holds nothing to pass on.
@@ -250,7 +256,8 @@ impl<'a> BlockFields<'a> {
     ) -> Result<CapturedPacket<'a>, CaptureError> {
         let interface = described(interfaces, number)?;
         let stamp = u64::from(self.u32(4)?) << 32 | u64::from(self.u32(8)?);
-        let (kept, length) = (self.u32(12)?.min(interface.snap_length), self.u32(16)?);
+        let kept = self.u32(12)?.min(interface.snap_length);
+        let length = self.u32(16)?;
         self.packet(number, interface, [20, kept], length, Some(interface.time(stamp)))
     }
 
@@ -285,12 +292,15 @@ impl<'a> BlockFields<'a> {
 
     /// Returns the options from `at` on. Anything that is not an option ends them.
     fn options(&self, at: usize) -> impl Iterator<Item = (u16, &'a [u8])> {
-        let (bytes, big) = (self.bytes, self.big);
+        let bytes = self.bytes;
+        let big = self.big;
         let mut at = at;
         std::iter::from_fn(move || {
             let fields = BlockFields { bytes, big };
-            let (code, length) = (fields.u16(at).ok()?, fields.u16(at + 2).ok()?);
+            let code = fields.u16(at).ok()?;
+            let length = fields.u16(at + 2).ok()?;
             let value = bytes.get(at + 4..at + 4 + usize::from(length))?;
+            // Values are padded to 32 bits (§3.5).
             at += 4 + usize::from(length).next_multiple_of(4);
             (code != 0).then_some((code, value))
         })
@@ -383,7 +393,8 @@ mod tests {
         let end = read(file, &mut |record| {
             lines.push(match record {
                 CaptureRecord::Packet(it) => {
-                    let time = it.time.map_or("no time".to_owned(), |it| it.as_nanos().to_string());
+                    let time =
+                        it.time.map_or("no time".to_owned(), |time| time.as_nanos().to_string());
                     format!("{time}: {:?} of {} on {}", it.bytes, it.length, it.interface)
                 }
                 CaptureRecord::Lost { interface, packets } => {

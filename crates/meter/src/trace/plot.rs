@@ -86,6 +86,7 @@ impl PlotMarks {
             self.gathered += 1;
             return;
         }
+        // Neighbours are joined: the plot keeps its extent with half the marks.
         if self.marks.len() == MARKS_MAX {
             let pairs = self.marks.chunks(2).map(|pair| {
                 let mut first = pair[0];

@@ -4,6 +4,7 @@ use core::fmt;
 use std::time::Duration;
 
 use report::{CsvText, TableColumn, TextTable, dash};
+use units::BitRate;
 
 use super::report::{
     ConnectionEnding, ConnectionReport, DirectionReport, DurationStatistics, TraceReport,
@@ -13,7 +14,9 @@ use crate::print::{rate, seconds, seconds_field, size};
 
 impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (packets, tcp, connections) = (self.packets, self.tcp_packets, self.connections.len());
+        let packets = self.packets;
+        let tcp = self.tcp_packets;
+        let connections = self.connections.len();
         writeln!(f, "{packets} packets, {tcp} of them TCP, {connections} connections")?;
         if !self.other_packets.is_empty() {
             let others = self.other_packets.iter().map(|(name, count)| format!("{count} {name}"));
@@ -30,35 +33,35 @@ impl TraceReport {
     /// Returns CSV: a line for each direction of each connection.
     pub fn csv(&self) -> String {
         let mut csv = CsvText::new(&COLUMNS);
-        for it in &self.connections {
-            let [a, b] = [it.a, it.b].map(|address| address.to_string());
-            csv.row(fields(it, "a_to_b", [&a, &b], &it.a_to_b));
-            csv.row(fields(it, "b_to_a", [&b, &a], &it.b_to_a));
+        for connection in &self.connections {
+            let [a, b] = [connection.a, connection.b].map(|address| address.to_string());
+            csv.row(fields(connection, "a_to_b", [&a, &b], &connection.a_to_b));
+            csv.row(fields(connection, "b_to_a", [&b, &a], &connection.b_to_a));
         }
         csv.into_text()
     }
 }
 
-fn title(it: &ConnectionReport) -> String {
+fn title(connection: &ConnectionReport) -> String {
     let mut text = format!(
         "connection {}: A = {}, B = {}\n  began at {}, lasted {}, {}",
-        it.number,
-        it.a,
-        it.b,
-        seconds(it.start),
-        seconds(it.lasted),
-        ending(it.ending),
+        connection.number,
+        connection.a,
+        connection.b,
+        seconds(connection.start),
+        seconds(connection.lasted),
+        ending(connection.ending),
     );
-    if let Some(handshake) = it.handshake {
+    if let Some(handshake) = connection.handshake {
         text += &format!(", handshake {}", milliseconds(handshake.as_secs_f64()));
     }
-    if !it.begins_in_capture {
+    if !connection.begins_in_capture {
         text += "\n  without both SYNs: window scale unknown";
     }
     text + "\n"
 }
 
-fn table(it: &ConnectionReport) -> TextTable {
+fn table(connection: &ConnectionReport) -> TextTable {
     let columns = [
         TableColumn::left("").at_least(26),
         TableColumn::right("A → B").at_least(22),
@@ -66,7 +69,7 @@ fn table(it: &ConnectionReport) -> TextTable {
     ];
     let mut table = TextTable::new(columns).indent(2);
     for (name, of) in ROWS {
-        let [a, b] = [&it.a_to_b, &it.b_to_a].map(of);
+        let [a, b] = [&connection.a_to_b, &connection.b_to_a].map(of);
         if a.is_some() || b.is_some() {
             table.row([name.to_owned(), dash(a), dash(b)]);
         }
@@ -92,60 +95,67 @@ fn ending(ending: ConnectionEnding) -> &'static str {
 type Row = (&'static str, fn(&DirectionReport) -> Option<String>);
 
 const ROWS: [Row; 37] = [
-    ("packets", |it| Some(it.packets.to_string())),
-    ("  captured twice", |it| some(it.copies)),
-    ("  with payload", |it| Some(it.data_packets.to_string())),
-    ("  pure ACKs", |it| Some(it.pure_acks.to_string())),
-    ("  duplicate ACKs", |it| some(it.duplicate_acks)),
-    ("  with SACK (blocks)", |it| {
-        (it.sack_packets > 0).then(|| format!("{} ({})", it.sack_packets, it.sack_blocks))
+    ("packets", |report| Some(report.packets.to_string())),
+    ("  captured twice", |report| some(report.copies)),
+    ("  with payload", |report| Some(report.data_packets.to_string())),
+    ("  pure ACKs", |report| Some(report.pure_acks.to_string())),
+    ("  duplicate ACKs", |report| some(report.duplicate_acks)),
+    ("  with SACK (blocks)", |report| {
+        (report.sack_packets > 0)
+            .then(|| format!("{} ({})", report.sack_packets, report.sack_blocks))
     }),
-    ("  with D-SACK", |it| some(it.dsacks)),
-    ("  SYNs again", |it| some(it.syn_retransmissions)),
-    ("  FINs again", |it| some(it.fin_retransmissions)),
-    ("  resets", |it| some(it.resets)),
-    ("  probes", |it| some(it.probes)),
-    ("payload", |it| Some(size(it.payload_bytes))),
-    ("  each byte once", |it| Some(size(it.unique_bytes))),
-    ("  retransmitted", |it| retransmitted(it.retransmitted_packets, it.retransmitted_bytes)),
-    ("    needlessly", |it| some(it.needless_packets).map(|it| it + " packets")),
-    ("  repairs", |it| retransmitted(it.repair_packets, it.repair_bytes)),
-    ("  reordered", |it| some(it.reordered_packets).map(|it| it + " packets")),
-    ("  not in the capture", |it| (it.missed_bytes > 0).then(|| size(it.missed_bytes))),
-    ("MSS, largest payload", |it| {
-        let mss = it.mss.map(|mss| mss.to_string());
-        Some(format!("{}, {} B", mss.unwrap_or_else(|| "-".into()), it.largest_payload))
+    ("  with D-SACK", |report| some(report.dsacks)),
+    ("  SYNs again", |report| some(report.syn_retransmissions)),
+    ("  FINs again", |report| some(report.fin_retransmissions)),
+    ("  resets", |report| some(report.resets)),
+    ("  probes", |report| some(report.probes)),
+    ("payload", |report| Some(size(report.payload_bytes))),
+    ("  each byte once", |report| Some(size(report.unique_bytes))),
+    ("  retransmitted", |report| {
+        retransmitted(report.retransmitted_packets, report.retransmitted_bytes)
     }),
-    ("window scale, SACK, stamps", |it| {
-        let scale = it.window_scale.map(|it| it.to_string()).unwrap_or_else(|| "-".into());
+    ("    needlessly", |report| some(report.needless_packets).map(|count| count + " packets")),
+    ("  repairs", |report| retransmitted(report.repair_packets, report.repair_bytes)),
+    ("  reordered", |report| some(report.reordered_packets).map(|count| count + " packets")),
+    ("  not in the capture", |report| (report.missed_bytes > 0).then(|| size(report.missed_bytes))),
+    ("MSS, largest payload", |report| {
+        let mss = report.mss.map(|mss| mss.to_string());
+        Some(format!("{}, {} B", mss.unwrap_or_else(|| "-".into()), report.largest_payload))
+    }),
+    ("window scale, SACK, stamps", |report| {
+        let scale =
+            report.window_scale.map(|scale| scale.to_string()).unwrap_or_else(|| "-".into());
         let yes = |yes| if yes { "yes" } else { "no" };
-        Some(format!("{scale}, {}, {}", yes(it.sack_permitted), yes(it.timestamps)))
+        Some(format!("{scale}, {}, {}", yes(report.sack_permitted), yes(report.timestamps)))
     }),
-    ("window first", |it| window(it, |it| it.first)),
-    ("  smallest", |it| window(it, |it| it.min)),
-    ("  largest", |it| window(it, |it| it.max)),
-    ("initial window", |it| it.initial_window_bytes.map(size)),
-    ("outstanding mean", |it| {
-        it.outstanding_mean_bytes.filter(|_| it.data_packets > 0).map(|mean| size(mean as u64))
+    ("window first", |report| window(report, |window| window.first)),
+    ("  smallest", |report| window(report, |window| window.min)),
+    ("  largest", |report| window(report, |window| window.max)),
+    ("initial window", |report| report.initial_window_bytes.map(size)),
+    ("outstanding mean", |report| {
+        report
+            .outstanding_mean_bytes
+            .filter(|_| report.data_packets > 0)
+            .map(|mean| size(mean as u64))
     }),
-    ("  largest", |it| it.outstanding_max_bytes.filter(|_| sends(it)).map(size)),
-    ("window-limited for", |it| it.window_limited.filter(|_| sends(it)).map(time)),
-    ("zero window for", |it| it.zero_window.filter(|zero| !zero.is_zero()).map(time)),
-    ("RTT samples", |it| it.rtt.map(|it| it.samples.to_string())),
-    ("  min / mean / max", |it| it.rtt.map(|it| three(&it))),
-    ("  deviation", |it| it.rtt.and_then(|it| it.deviation_seconds).map(milliseconds)),
-    ("RTT by time stamps", |it| it.timestamp_rtt.map(|it| three(&it))),
-    ("first, last payload", |it| {
-        Some(format!("{}, {}", seconds(Some(it.first_data?)), seconds(Some(it.last_data?))))
+    ("  largest", |report| report.outstanding_max_bytes.filter(|_| sends(report)).map(size)),
+    ("window-limited for", |report| report.window_limited.filter(|_| sends(report)).map(time)),
+    ("zero window for", |report| report.zero_window.filter(|zero| !zero.is_zero()).map(time)),
+    ("RTT samples", |report| report.rtt.map(|rtt| rtt.samples.to_string())),
+    ("  min / mean / max", |report| report.rtt.as_ref().map(three)),
+    ("  deviation", |report| report.rtt.and_then(|rtt| rtt.deviation_seconds).map(milliseconds)),
+    ("RTT by time stamps", |report| report.timestamp_rtt.as_ref().map(three)),
+    ("first, last payload", |report| {
+        Some(format!("{}, {}", seconds(Some(report.first_data?)), seconds(Some(report.last_data?))))
     }),
-    ("longest idle", |it| it.idle.map(time)),
-    ("  from", |it| it.idle_start.map(time)),
-    ("throughput", |it| it.throughput.map(|it| rate(Some(it)))),
-    ("goodput", |it| it.goodput.filter(|_| sends(it)).map(|it| rate(Some(it)))),
+    ("longest idle", |report| report.idle.map(time)),
+    ("  from", |report| report.idle_start.map(time)),
+    ("throughput", |report| report.throughput.map(bit_rate)),
+    ("goodput", |report| report.goodput.filter(|_| sends(report)).map(bit_rate)),
 ];
 
-fn sends(it: &DirectionReport) -> bool {
-    it.data_packets > 0
+fn sends(report: &DirectionReport) -> bool {
+    report.data_packets > 0
 }
 
 fn some(count: u64) -> Option<String> {
@@ -156,8 +166,12 @@ fn retransmitted(packets: u64, bytes: u64) -> Option<String> {
     (packets > 0).then(|| format!("{packets} ({})", size(bytes)))
 }
 
-fn window(it: &DirectionReport, of: fn(&WindowReport) -> u64) -> Option<String> {
-    it.advertised_window.as_ref().map(|window| format!("{} B", of(window)))
+fn window(report: &DirectionReport, of: fn(&WindowReport) -> u64) -> Option<String> {
+    report.advertised_window.as_ref().map(|window| format!("{} B", of(window)))
+}
+
+fn bit_rate(bit_rate: BitRate) -> String {
+    rate(Some(bit_rate))
 }
 
 fn time(time: Duration) -> String {
@@ -168,8 +182,9 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.2} ms", seconds * 1e3)
 }
 
-fn three(it: &DurationStatistics) -> String {
-    let [min, mean, max] = [it.min_seconds, it.mean_seconds, it.max_seconds].map(|it| it * 1e3);
+fn three(rtt: &DurationStatistics) -> String {
+    let [min, mean, max] =
+        [rtt.min_seconds, rtt.mean_seconds, rtt.max_seconds].map(|seconds| seconds * 1e3);
     format!("{min:.2}/{mean:.2}/{max:.2} ms")
 }
 
@@ -219,9 +234,10 @@ fn fields(
     connection: &ConnectionReport,
     direction: &str,
     [from, to]: [&str; 2],
-    it: &DirectionReport,
+    report: &DirectionReport,
 ) -> [Option<String>; 39] {
-    let rtt = |of: fn(&DurationStatistics) -> f64| it.rtt.as_ref().map(|rtt| of(rtt).to_string());
+    let rtt =
+        |of: fn(&DurationStatistics) -> f64| report.rtt.as_ref().map(|rtt| of(rtt).to_string());
     let ending = serde_json::to_value(connection.ending).ok();
     let count = |count: u64| Some(count.to_string());
     [
@@ -231,38 +247,38 @@ fn fields(
         Some(to.to_owned()),
         seconds_field(connection.start),
         seconds_field(connection.lasted),
-        ending.and_then(|it| it.as_str().map(str::to_owned)),
-        count(it.packets),
-        count(it.data_packets),
-        count(it.pure_acks),
-        count(it.payload_bytes),
-        count(it.unique_bytes),
-        count(it.retransmitted_packets),
-        count(it.retransmitted_bytes),
-        count(it.needless_packets),
-        count(it.repair_packets),
-        count(it.repair_bytes),
-        count(it.reordered_packets),
-        count(it.duplicate_acks),
-        count(it.sack_blocks),
-        count(it.dsacks),
-        count(it.syn_retransmissions),
-        it.mss.map(|mss| mss.to_string()),
-        it.window_scale.map(|scale| scale.to_string()),
-        it.initial_window_bytes.map(|bytes| bytes.to_string()),
-        it.outstanding_mean_bytes.map(|bytes| bytes.to_string()),
-        it.outstanding_max_bytes.map(|bytes| bytes.to_string()),
-        seconds_field(it.window_limited),
-        seconds_field(it.zero_window),
-        rtt(|it| it.samples as f64),
-        rtt(|it| it.min_seconds),
-        rtt(|it| it.mean_seconds),
-        rtt(|it| it.max_seconds),
-        it.rtt.and_then(|it| it.deviation_seconds).map(|it| it.to_string()),
-        seconds_field(it.idle),
-        it.throughput.map(|rate| rate.bits_per_second().to_string()),
-        it.goodput.map(|rate| rate.bits_per_second().to_string()),
-        count(it.copies),
-        count(it.probes),
+        ending.and_then(|name| name.as_str().map(str::to_owned)),
+        count(report.packets),
+        count(report.data_packets),
+        count(report.pure_acks),
+        count(report.payload_bytes),
+        count(report.unique_bytes),
+        count(report.retransmitted_packets),
+        count(report.retransmitted_bytes),
+        count(report.needless_packets),
+        count(report.repair_packets),
+        count(report.repair_bytes),
+        count(report.reordered_packets),
+        count(report.duplicate_acks),
+        count(report.sack_blocks),
+        count(report.dsacks),
+        count(report.syn_retransmissions),
+        report.mss.map(|mss| mss.to_string()),
+        report.window_scale.map(|scale| scale.to_string()),
+        report.initial_window_bytes.map(|bytes| bytes.to_string()),
+        report.outstanding_mean_bytes.map(|bytes| bytes.to_string()),
+        report.outstanding_max_bytes.map(|bytes| bytes.to_string()),
+        seconds_field(report.window_limited),
+        seconds_field(report.zero_window),
+        rtt(|rtt| rtt.samples as f64),
+        rtt(|rtt| rtt.min_seconds),
+        rtt(|rtt| rtt.mean_seconds),
+        rtt(|rtt| rtt.max_seconds),
+        report.rtt.and_then(|rtt| rtt.deviation_seconds).map(|seconds| seconds.to_string()),
+        seconds_field(report.idle),
+        report.throughput.map(|rate| rate.bits_per_second().to_string()),
+        report.goodput.map(|rate| rate.bits_per_second().to_string()),
+        count(report.copies),
+        count(report.probes),
     ]
 }

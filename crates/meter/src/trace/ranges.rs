@@ -19,7 +19,9 @@ impl Ranges {
         if start >= end {
             return 0;
         }
-        let (mut from, mut to, mut new) = (start, end, end - start);
+        let mut from = start;
+        let mut to = end;
+        let mut new = end - start;
         // From right to left, all ranges that overlap or touch.
         while let Some((&low, &high)) = self.ranges.range(..=to).next_back() {
             if high < from {
@@ -54,7 +56,7 @@ impl Ranges {
 
     /// Removes all bytes before `end`.
     pub(super) fn forget_before(&mut self, end: u64) {
-        while let Some(lowest) = self.ranges.first_entry().filter(|it| *it.key() < end) {
+        while let Some(lowest) = self.ranges.first_entry().filter(|entry| *entry.key() < end) {
             let high = lowest.remove();
             if high > end {
                 self.ranges.insert(end, high);

@@ -183,9 +183,9 @@ impl DirectionReport {
 pub struct WindowReport {
     /// The first window after the SYN.
     pub first: u64,
-    /// The smallest window.
+    /// The smallest window, scaled like the others.
     pub min: u64,
-    /// The largest window.
+    /// The largest window after the SYN.
     pub max: u64,
     /// Number of packets with a zero window.
     pub zero: u64,

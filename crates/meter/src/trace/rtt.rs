@@ -73,6 +73,7 @@ impl RttSampler {
             ambiguous |= timed.ambiguous;
             newest = Some(timed.sent);
         }
+        // Timed from the last segment covered, as an earlier one may have waited for it.
         if let Some(sent) = newest.filter(|_| !ambiguous) {
             self.by_ack.add(time.saturating_since(sent));
         }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     fn samples(rtt: &RttSampler) -> (u64, f64) {
-        rtt.by_ack().durations().map_or((0, 0.0), |it| (it.samples, it.mean_seconds))
+        rtt.by_ack().durations().map_or((0, 0.0), |rtt| (rtt.samples, rtt.mean_seconds))
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl SegmentOptions {
         let mut options = Self::default();
         loop {
             bytes = match *bytes {
+                // NOP is the only option without a length, besides the end.
                 [1, ref rest @ ..] => rest,
                 [kind, length, ref rest @ ..] if kind > 1 && length > 1 => {
                     let Some((value, rest)) = rest.split_at_checked(usize::from(length) - 2) else {

@@ -17,7 +17,8 @@ impl AnalysedCapture {
     /// payload.
     pub fn graphs(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.plots.iter().flat_map(|(number, plots)| {
-            let found = self.report.connections.iter().find(|it| it.number == *number);
+            let found =
+                self.report.connections.iter().find(|connection| connection.number == *number);
             found.map(|connection| draw(connection, plots)).unwrap_or_default()
         })
     }
@@ -25,7 +26,9 @@ impl AnalysedCapture {
 
 /// Draws the directions that have payload.
 pub(super) fn draw(connection: &ConnectionReport, plots: &Plots) -> Vec<(String, String)> {
-    let (a, b, number) = (connection.a, connection.b, connection.number);
+    let a = connection.a;
+    let b = connection.b;
+    let number = connection.number;
     let sides = [("a2b", a, b, &connection.a_to_b), ("b2a", b, a, &connection.b_to_a)];
     let mut drawn = Vec::new();
     for ((name, from, to, direction), plot) in sides.into_iter().zip(plots) {

@@ -21,12 +21,13 @@ impl AdvertisedWindows {
 
     /// Returns the windows in bytes, for this scale.
     pub(super) fn report(&self, scale: u8) -> Option<WindowReport> {
+        // RFC 7323 §2.3: larger shifts count as 14.
         let bytes = |field: u64| field << scale.min(14);
-        self.fields.map(|it| WindowReport {
-            first: bytes(it.first),
-            min: bytes(it.min),
-            max: bytes(it.max),
-            zero: it.zero,
+        self.fields.map(|fields| WindowReport {
+            first: bytes(fields.first),
+            min: bytes(fields.min),
+            max: bytes(fields.max),
+            zero: fields.zero,
         })
     }
 }

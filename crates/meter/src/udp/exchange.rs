@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use os::socket::BufferKind;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -58,69 +58,112 @@ pub(crate) async fn exchange(
     stream: &mut TcpStream,
     socket: &UdpSocket,
     plan: &UdpPlan,
-    (key, side): (u64, PayloadSide),
+    key: u64,
+    side: PayloadSide,
     stop: &Stop,
 ) -> Result<UdpExchange, FlowError> {
-    let (own, other, way) = match side {
-        PayloadSide::Client => (PayloadSide::Client, PayloadSide::Server, Direction::Upload),
-        PayloadSide::Server => (PayloadSide::Server, PayloadSide::Client, Direction::Download),
+    let (other, way) = match side {
+        PayloadSide::Client => (PayloadSide::Server, Direction::Upload),
+        PayloadSide::Server => (PayloadSide::Client, Direction::Download),
     };
     let sends = plan.directions.each().contains(&way);
-    let receives = plan.directions.each().iter().any(|it| *it != way);
+    let receives = plan.directions.each().iter().any(|each| *each != way);
+    let end = UdpEnd { socket, plan, stop, sends, receives };
     let (mut reader, writer) = stream.split();
     // Sending and receiving both report on the connection when they end.
     let writer = Mutex::new(writer);
     let (told, peer_sent) = watch::channel(None);
+    let (sent, receiver, peer) = tokio::try_join!(
+        end.run_sender(Payload::new(key, side), &writer),
+        end.run_receiver(Payload::new(key, other), peer_sent, &writer),
+        end.read_reports(&mut reader, &told),
+    )?;
+    // After a stop the peer has not reported; the highest number seen is the best evidence.
+    let peer_sent = peer.sent.or_else(|| receives.then(|| receiver.seen_sent()));
+    Ok(UdpExchange {
+        sent: peer.counted.map(|counts| (sent, counts)),
+        received: peer_sent.map(|datagrams| (datagrams, receiver.counts())),
+    })
+}
 
-    let sending = async {
-        if !sends {
+/// One end of a measurement, and its part in the plan.
+struct UdpEnd<'a> {
+    socket: &'a UdpSocket,
+    plan: &'a UdpPlan,
+    stop: &'a Stop,
+    sends: bool,
+    receives: bool,
+}
+
+/// The reports of the other end; incomplete if this end was stopped.
+#[derive(Default)]
+struct PeerReports {
+    /// The datagrams that the peer sent.
+    sent: Option<SentCounts>,
+    /// The peer's counts of the datagrams that this end sent.
+    counted: Option<UdpCounts>,
+}
+
+impl UdpEnd<'_> {
+    /// Sends the datagrams, then reports their number.
+    async fn run_sender<W: AsyncWrite + Unpin>(
+        &self,
+        payload: Payload,
+        writer: &Mutex<W>,
+    ) -> Result<SentCounts, FlowError> {
+        if !self.sends {
             return Ok(SentCounts::default());
         }
-        let sent = send(socket, plan, Payload::new(key, own), stop).await?;
+        let sent = send(self.socket, self.plan, payload, self.stop).await?;
         let SentCounts { datagrams, unsent } = sent;
-        send_answer(&writer, ServerAnswer::UdpSent { datagrams, unsent }).await?;
+        send_answer(writer, ServerAnswer::UdpSent { datagrams, unsent }).await?;
         Ok(sent)
-    };
-    let receiving = async {
-        let planned = if receives { plan.datagrams() } else { 0 };
-        let payload = Payload::new(key, other);
-        let mut receiver = UdpReceiver::new(payload, plan.length.into(), planned);
-        if receives {
+    }
+
+    /// Receives the datagrams, then reports their counts.
+    async fn run_receiver<W: AsyncWrite + Unpin>(
+        &self,
+        payload: Payload,
+        peer_sent: watch::Receiver<Option<u64>>,
+        writer: &Mutex<W>,
+    ) -> Result<UdpReceiver, FlowError> {
+        let planned = if self.receives { self.plan.datagrams() } else { 0 };
+        let mut receiver = UdpReceiver::new(payload, self.plan.length.into(), planned);
+        if self.receives {
             tokio::select! {
-                () = receive(socket, &mut receiver, peer_sent) => {}
-                () = stop.stopped() => {}
+                () = receive(self.socket, &mut receiver, peer_sent) => {}
+                () = self.stop.stopped() => {}
             }
-            receiver.overflowed(os::socket::overflows(socket).unwrap_or(0).into());
-            send_answer(&writer, ServerAnswer::UdpReceived(receiver.counts())).await?;
+            receiver.overflowed(os::socket::overflows(self.socket).unwrap_or(0).into());
+            send_answer(writer, ServerAnswer::UdpReceived(receiver.counts())).await?;
         }
         Ok(receiver)
-    };
-    let listening = async {
-        let (mut datagrams, mut counts) = (None, None);
-        while (receives && datagrams.is_none()) || (sends && counts.is_none()) {
+    }
+
+    /// Reads the peer's reports, and passes on to `told` how many datagrams it sent.
+    async fn read_reports<R: AsyncRead + Unpin>(
+        &self,
+        reader: &mut R,
+        told: &watch::Sender<Option<u64>>,
+    ) -> Result<PeerReports, FlowError> {
+        let mut peer = PeerReports::default();
+        while (self.receives && peer.sent.is_none()) || (self.sends && peer.counted.is_none()) {
             let answer = tokio::select! {
-                answer = flow::read_answer(&mut reader) => answer?,
+                answer = flow::read_answer(reader) => answer?,
                 // The peer is not asked to stop, and so will not say soon what it has sent.
-                () = stop.stopped(), if counts.is_some() || !sends => break,
+                () = self.stop.stopped(), if peer.counted.is_some() || !self.sends => break,
             };
             match answer {
-                ServerAnswer::UdpSent { datagrams: sent, unsent } => {
-                    datagrams = Some(SentCounts { datagrams: sent, unsent });
-                    let _ = told.send(Some(sent));
+                ServerAnswer::UdpSent { datagrams, unsent } => {
+                    peer.sent = Some(SentCounts { datagrams, unsent });
+                    let _ = told.send(Some(datagrams));
                 }
-                ServerAnswer::UdpReceived(received) => counts = Some(received),
+                ServerAnswer::UdpReceived(received) => peer.counted = Some(received),
                 found => return Err(FlowError::Unexpected { found }),
             }
         }
-        Ok((datagrams, counts))
-    };
-    let (sent, receiver, (peer_sent, peer_counted)) =
-        tokio::try_join!(sending, receiving, listening)?;
-    let peer_sent = peer_sent.or_else(|| receives.then(|| receiver.seen_sent()));
-    Ok(UdpExchange {
-        sent: peer_counted.map(|counts| (sent, counts)),
-        received: peer_sent.map(|datagrams| (datagrams, receiver.counts())),
-    })
+        Ok(peer)
+    }
 }
 
 async fn send_answer<W: AsyncWrite + Unpin>(
@@ -174,6 +217,7 @@ async fn receive(
     mut peer_sent: watch::Receiver<Option<u64>>,
 ) {
     let start = Instant::now();
+    // Longer than any datagram, so that none is cut to the expected length.
     let mut buffer = vec![0; 1 << 16];
     loop {
         let sent = *peer_sent.borrow_and_update();
@@ -212,7 +256,8 @@ mod tests {
 
     /// 100 datagrams of 1,000 bytes.
     fn plan(directions: Directions) -> UdpPlan {
-        let (rate, time) = (BitRate::from_mbit(800), Duration::from_millis(1));
+        let rate = BitRate::from_mbit(800);
+        let time = Duration::from_millis(1);
         UdpPlan { rate, length: 1000, time, directions }
     }
 
@@ -237,8 +282,9 @@ mod tests {
         // Nothing more is waited for.
         let stop = Stop::default();
         stop.stop();
-        let (plan, end) = (plan(Directions::Download), (1, PayloadSide::Client));
-        let found = exchange(&mut stream, &socket, &plan, end, &stop).await.unwrap();
+        let plan = plan(Directions::Download);
+        let side = PayloadSide::Client;
+        let found = exchange(&mut stream, &socket, &plan, 1, side, &stop).await.unwrap();
         let (_, counts) = found.received.unwrap();
         let overflows = os::socket::overflows(&socket).unwrap();
         assert!(overflows > 0, "the buffer has room for all");
@@ -252,7 +298,8 @@ mod tests {
         socket.connect(nobody.local_addr().unwrap()).await.unwrap();
         drop(nobody);
         // Each ICMP message about the closed port is an error of the next datagram.
-        let (plan, payload) = (plan(Directions::Upload), Payload::new(1, PayloadSide::Client));
+        let plan = plan(Directions::Upload);
+        let payload = Payload::new(1, PayloadSide::Client);
         let sent = send(&socket, &plan, payload, &Stop::default()).await.unwrap();
         assert!(sent.unsent > 0, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, plan.datagrams());

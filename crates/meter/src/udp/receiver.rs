@@ -37,7 +37,9 @@ pub(crate) fn read(payload: Payload, bytes: &[u8]) -> Option<(u64, u64)> {
         field.copy_from_slice(&head[at..at + 8]);
         u64::from_be_bytes(field)
     };
-    let (number, sent) = (integer(4), integer(12));
+    let number = integer(4);
+    let sent = integer(12);
+    // Wraps, because a foreign datagram's number may lie beyond the stream.
     let offset = number.wrapping_mul(bytes.len() as u64);
     let right = head[..4] == MAGIC && payload.first_difference(offset, rest).is_none();
     right.then_some((number, sent))
@@ -84,14 +86,17 @@ impl UdpReceiver {
             self.counts.corrupt += 1;
             return;
         };
+        // Repeated greetings may arrive late.
         if number == GREETING {
             return;
         }
+        // Bounds `seen`, whatever a sender writes.
         if number >= self.planned {
             self.counts.corrupt += 1;
             return;
         }
-        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        let word = (number / 64) as usize;
+        let bit = 1 << (number % 64);
         if self.seen[word] & bit != 0 {
             self.counts.duplicates += 1;
             return;
@@ -108,13 +113,16 @@ impl UdpReceiver {
     /// Updates the jitter, J += (|D| − J) / 16 in order of arrival (RFC 3550 §6.4.1), and the
     /// delays.
     fn times(&mut self, now: Duration, sent: u64) {
-        let (arrival, sent) = (now.as_nanos() as i128, i128::from(sent));
+        let arrival = now.as_nanos() as i128;
+        let sent = i128::from(sent);
         if let Some((arrival_before, sent_before)) = self.before {
             let difference = (arrival - arrival_before) - (sent - sent_before);
             self.jitter += (difference.unsigned_abs() as f64 - self.jitter) / 16.0;
             self.counts.jitter = Some(Duration::from_nanos(self.jitter as u64));
         }
         self.before = Some((arrival, sent));
+        // The clocks differ by an unknown constant, which only differences of delays do not
+        // contain.
         self.delays.add(arrival - sent);
         let first = *self.first.get_or_insert(now);
         self.counts.span = now.saturating_sub(first);

@@ -40,7 +40,8 @@ pub struct NearEnd(u32);
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN and CAP_SYS_ADMIN; `AlreadyExists`.
 pub fn open(name: &str) -> io::Result<(OwnedFd, NearEnd)> {
-    let (here, far) = (NetNs::current()?, NetNs::create()?);
+    let here = NetNs::current()?;
+    let far = NetNs::create()?;
     let made = far.run(|| {
         add_pair(name, &here, &far)?;
         RouteSocket::open()?.bring_up(FAR, Some(u16::MAX), false)?;

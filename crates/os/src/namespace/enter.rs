@@ -83,7 +83,8 @@ fn leave_users() -> Result<(), EnterError> {
 /// # Errors
 /// The kernel's refusal: EPERM where users may not create any.
 pub fn enter_user() -> io::Result<()> {
-    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let uid = Uid::effective();
+    let gid = Gid::effective();
     unshare(CloneFlags::CLONE_NEWUSER)?;
     // gid_map may only be written after setgroups(2) has been given up.
     fs::write("/proc/self/setgroups", "deny")?;

@@ -56,7 +56,8 @@ impl NetNs {
     /// process blocks them while waiting.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
-        let (mut command, endings) = (Command::new(program), process::terminating_signals());
+        let mut command = Command::new(program);
+        let endings = process::terminating_signals();
         let prepare = move || {
             sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&endings), None)?;
             Ok(setns(&*namespace, CloneFlags::CLONE_NEWNET)?)

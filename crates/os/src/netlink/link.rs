@@ -35,7 +35,8 @@ pub struct Bridge {
 
 impl Bridge {
     fn parse(link: &LinkMessage) -> Option<Self> {
-        let (mut station, mut settings) = (None, None);
+        let mut station = None;
+        let mut settings = None;
         for attribute in &link.attributes {
             match attribute {
                 LinkAttribute::Address(address) => station = address.first_chunk().copied(),
@@ -127,7 +128,7 @@ impl RouteSocket {
     ///
     /// # Errors
     /// The kernel's refusal; ENODEV without the device.
-    pub fn add_address(&mut self, device: &str, (address, prefix): (IpAddr, u8)) -> io::Result<()> {
+    pub fn add_address(&mut self, device: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = prefix;

@@ -76,7 +76,7 @@ impl NetfilterSocket {
         const PACKETS: u8 = 2;
         let [a, b, c, d] = bytes.to_be_bytes();
         let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
-        self.send(&MessageBatch::single(kind, (0, group), libc::NLM_F_ACK, |message| {
+        self.send(&MessageBatch::single(kind, 0, group, libc::NLM_F_ACK, |message| {
             message.bytes(libc::NFULA_CFG_CMD as u16, &[libc::NFULNL_CFG_CMD_BIND as u8]);
             // `struct nfulnl_msg_config_mode`: range, mode, padding.
             message.bytes(libc::NFULA_CFG_MODE as u16, &[a, b, c, d, PACKETS, 0]);
@@ -95,7 +95,7 @@ impl NetfilterSocket {
         family: libc::c_int,
         attributes: impl FnOnce(&mut MessageBatch),
     ) -> io::Result<()> {
-        self.send(&MessageBatch::single(about_nftables(kind), (family as u8, 0), 0, attributes))
+        self.send(&MessageBatch::single(about_nftables(kind), family as u8, 0, 0, attributes))
     }
 
     /// Lists nftables objects.
@@ -145,8 +145,9 @@ impl NetfilterSocket {
         attributes: impl FnOnce(&mut MessageBatch),
         take: impl FnMut(&[u8]),
     ) -> io::Result<()> {
-        let (kind, family) = (about_nftables(kind), (family as u8, 0));
-        self.exchange(&MessageBatch::single(kind, family, libc::NLM_F_DUMP, attributes), take)
+        let kind = about_nftables(kind);
+        let request = MessageBatch::single(kind, family as u8, 0, libc::NLM_F_DUMP, attributes);
+        self.exchange(&request, take)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {

@@ -101,8 +101,8 @@ impl RouteSocket {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn add_route(&mut self, to: (IpAddr, u8), via: IpAddr) -> io::Result<()> {
-        let mut route = route_to(to);
+    pub fn add_route(&mut self, to: IpAddr, prefix: u8, via: IpAddr) -> io::Result<()> {
+        let mut route = route_to(to, prefix);
         route.header.table = libc::RT_TABLE_MAIN;
         route.header.protocol = RouteProtocol::Static;
         route.header.scope = RouteScope::Universe;
@@ -117,7 +117,7 @@ impl RouteSocket {
     /// If there is none: the kernel's errors are those of connect(2).
     pub fn route(&mut self, to: IpAddr) -> io::Result<RouteMessage> {
         let host = if to.is_ipv4() { 32 } else { 128 };
-        match self.query(RouteNetlinkMessage::GetRoute(route_to((to, host))))? {
+        match self.query(RouteNetlinkMessage::GetRoute(route_to(to, host)))? {
             RouteNetlinkMessage::NewRoute(route) => Ok(route),
             other => Err(io::Error::other(format!("no route but {other:?}"))),
         }
@@ -130,11 +130,12 @@ impl RouteSocket {
     /// If there is none, or if the kernel would not forward such a packet.
     pub fn route_from(
         &mut self,
-        (source, device): (IpAddr, u32),
+        source: IpAddr,
+        device: u32,
         to: IpAddr,
     ) -> io::Result<RouteMessage> {
         let host = if to.is_ipv4() { 32 } else { 128 };
-        let mut route = route_to((to, host));
+        let mut route = route_to(to, host);
         route.header.source_prefix_length = host;
         route.attributes.push(RouteAttribute::Source(source.into()));
         route.attributes.push(RouteAttribute::Iif(device));
@@ -264,7 +265,7 @@ fn leads_through(route: &RouteMessage, device: u32) -> bool {
     })
 }
 
-fn route_to((to, prefix): (IpAddr, u8)) -> RouteMessage {
+fn route_to(to: IpAddr, prefix: u8) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = family(to);
     route.header.destination_prefix_length = prefix;

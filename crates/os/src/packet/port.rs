@@ -65,7 +65,8 @@ impl PacketPort {
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
         }
-        let (mut sent, mut refused) = (0, 0);
+        let mut sent = 0;
+        let mut refused = 0;
         while sent < packets.len() {
             match self.send_messages(&mut messages[sent..packets.len()]) {
                 Ok(count) => sent += count,
@@ -78,7 +79,8 @@ impl PacketPort {
     }
 
     fn send_messages(&self, messages: &mut [libc::mmsghdr]) -> nix::Result<usize> {
-        let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
+        let fd = self.socket.as_raw_fd();
+        let flags = libc::MSG_DONTWAIT;
         // SAFETY: every message points to an address and a packet that outlive
         // the call, and the kernel only reads them.
         let count =

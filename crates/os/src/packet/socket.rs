@@ -103,7 +103,8 @@ pub(crate) fn address(index: u32, protocol: i32, station: [u8; 6]) -> libc::sock
 }
 
 pub(crate) fn bind(socket: &OwnedFd, address: &libc::sockaddr_ll) -> io::Result<()> {
-    let (address, length) = (core::ptr::from_ref(address), size_of::<libc::sockaddr_ll>());
+    let address = core::ptr::from_ref(address);
+    let length = size_of::<libc::sockaddr_ll>();
     // SAFETY: the pointer and the length describe one address.
     let code = unsafe { libc::bind(socket.as_raw_fd(), address.cast(), length as libc::socklen_t) };
     Errno::result(code)?;
@@ -116,8 +117,10 @@ pub(crate) fn send_to(
     packet: &[u8],
     address: &libc::sockaddr_ll,
 ) -> io::Result<usize> {
-    let (data, to) = (packet.as_ptr().cast(), core::ptr::from_ref(address).cast());
-    let (fd, length) = (socket.as_fd().as_raw_fd(), size_of::<libc::sockaddr_ll>());
+    let data = packet.as_ptr().cast();
+    let to = core::ptr::from_ref(address).cast();
+    let fd = socket.as_fd().as_raw_fd();
+    let length = size_of::<libc::sockaddr_ll>();
     // SAFETY: the pointers and lengths describe the packet and the address, which the kernel only
     // reads.
     let sent = unsafe { libc::sendto(fd, data, packet.len(), 0, to, length as libc::socklen_t) };

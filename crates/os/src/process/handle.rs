@@ -31,7 +31,8 @@ impl Handle {
     /// # Errors
     /// `PermissionDenied` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
-        let (fd, none) = (self.0.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
+        let fd = self.0.as_raw_fd();
+        let none = core::ptr::null::<libc::siginfo_t>();
         // SAFETY: without a siginfo the kernel fills one in as for kill(2).
         let code =
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, none, 0) };

@@ -53,7 +53,8 @@ pub(crate) fn split() -> io::Result<()> {
 /// # Errors
 /// If it cannot be started.
 pub fn run_supervised(command: &mut Command) -> io::Result<i32> {
-    let (mask, waited) = (SigSet::thread_get_mask()?, waited_for());
+    let mask = SigSet::thread_get_mask()?;
+    let waited = waited_for();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
     default_sigchld()?;
     let (group, foreground) = foreground();

@@ -44,7 +44,8 @@ fn send(socket: impl AsFd, datagrams: &MarkedDatagrams<'_>) -> nix::Result<()> {
     let MarkedDatagrams { destination, source, traffic_class, bytes, ref segment } = *datagrams;
     let is_v4 = destination.ip().to_canonical().is_ipv4();
     let class = i32::from(traffic_class);
-    let (v4, v6) = (source.and_then(info_v4), source.and_then(info_v6));
+    let v4 = source.and_then(info_v4);
+    let v6 = source.and_then(info_v6);
     let mark = match is_v4 {
         true => ControlMessage::Ipv4Tos(&traffic_class),
         false => ControlMessage::Ipv6TClass(&class),
@@ -54,7 +55,8 @@ fn send(socket: impl AsFd, datagrams: &MarkedDatagrams<'_>) -> nix::Result<()> {
     let from_v6 = v6.as_ref().map(ControlMessage::Ipv6PacketInfo);
     let control: Vec<_> = [Some(mark), segments, from_v4, from_v6].into_iter().flatten().collect();
     let to = SockaddrStorage::from(destination);
-    let (socket, flags) = (socket.as_fd().as_raw_fd(), MsgFlags::empty());
+    let socket = socket.as_fd().as_raw_fd();
+    let flags = MsgFlags::empty();
     loop {
         match sendmsg(socket, &[IoSlice::new(bytes)], &control, flags, Some(&to)) {
             Err(Errno::EINTR) => {}
@@ -93,7 +95,8 @@ mod tests {
         let mut bytes = [0; 2048];
         let mut control = nix::cmsg_space!([u8; 256]);
         let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        let (socket, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+        let socket = socket.as_raw_fd();
+        let flags = MsgFlags::empty();
         let got =
             recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut control), flags).unwrap();
         let class = got.cmsgs().unwrap().find_map(|message| match message {
@@ -122,8 +125,8 @@ mod tests {
                 continue;
             };
             let sender = UdpSocket::bind(local).unwrap();
-            let (destination, source) =
-                (receiver.local_addr().unwrap(), Some(sender.local_addr().unwrap().ip()));
+            let destination = receiver.local_addr().unwrap();
+            let source = Some(sender.local_addr().unwrap().ip());
             let receiver = OwnedFd::from(receiver);
             for traffic_class in [46 << 2, 34 << 2 | 2, 48 << 2 | 1, 0] {
                 let one = MarkedDatagrams {
@@ -149,7 +152,8 @@ mod tests {
         let receiver = receiver("127.0.0.1:0").unwrap();
         let port = receiver.local_addr().unwrap().port();
         let destination = format!("[::ffff:127.0.0.1]:{port}").parse().unwrap();
-        let (traffic_class, bytes) = (46 << 2, &[7; 30][..]);
+        let traffic_class = 46 << 2;
+        let bytes = &[7; 30][..];
         let one =
             MarkedDatagrams { destination, source: None, traffic_class, bytes, segment: None };
         send_marked(&sender, &one).unwrap();

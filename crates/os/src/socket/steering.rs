@@ -109,7 +109,8 @@ mod tests {
     fn group() -> (Vec<UdpSocket>, u16) {
         let (mut sockets, mut port): (Vec<UdpSocket>, u16) = (Vec::new(), 0);
         for _ in 0..SOCKETS {
-            let (inet, datagram) = (AddressFamily::Inet, SockType::Datagram);
+            let inet = AddressFamily::Inet;
+            let datagram = SockType::Datagram;
             let socket = socket(inet, datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
             setsockopt(&socket, sockopt::ReusePort, &true).unwrap();
             bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)).unwrap();
@@ -124,7 +125,9 @@ mod tests {
     #[test]
     fn datagrams_go_where_their_numbers_say() {
         let (sockets, port) = group();
-        let (mask, kind, number_at) = (0xcc, 0x40, 1);
+        let mask = 0xcc;
+        let kind = 0x40;
+        let number_at = 1;
         let steering = Steering { mask, kind, number_at, sockets: SOCKETS, before: None };
         steer(&sockets[0], steering).unwrap();
         // From many ports, so that the kernel's own choice would differ.
@@ -146,7 +149,9 @@ mod tests {
     #[test]
     fn a_process_that_was_there_before_keeps_its_numbers() {
         let (sockets, port) = group();
-        let (mask, kind, number_at) = (0xcc, 0x40, 1);
+        let mask = 0xcc;
+        let kind = 0x40;
+        let number_at = 1;
         let before = Some(EarlierSockets { sockets: 1, first_bytes: (0x40, 0x7f) });
         let steering = Steering { mask, kind, number_at, sockets: SOCKETS - 1, before };
         steer(&sockets[2], steering).unwrap();

@@ -25,9 +25,9 @@ const NEIGHBOUR_HOP_LIMIT: u8 = 255;
 /// The payload of an IP packet, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StationDatagram {
-    /// The source address.
+    /// Source address in the IP header.
     pub from: IpAddr,
-    /// The destination address.
+    /// Destination address in the IP header.
     pub to: IpAddr,
     /// The IP protocol number; 6 is TCP.
     pub protocol: u8,
@@ -93,12 +93,14 @@ impl StationWire {
             }
             NetSlice::Ipv4(v4) => {
                 let header = v4.header();
-                let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+                let from = header.source_addr().into();
+                let to = header.destination_addr().into();
                 (from, to, header.ecn().value(), header.ttl())
             }
             NetSlice::Ipv6(v6) => {
                 let header = v6.header();
-                let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+                let from = header.source_addr().into();
+                let to = header.destination_addr().into();
                 (from, to, header.traffic_class() & 0b11, header.hop_limit())
             }
         };
@@ -127,6 +129,7 @@ impl StationWire {
         match known {
             Some(mac) => self.outbox.push_back(self.frame(mac, ether_type(datagram.to), &packet)),
             None => {
+                // The oldest is dropped, as by the kernel, if a neighbour does not answer.
                 if self.waiting.len() >= WAITING {
                     self.waiting.pop_front();
                 }
@@ -138,7 +141,8 @@ impl StationWire {
 
     /// Builds the IP packet; `None` if it would be too long.
     fn packet(&mut self, datagram: &StationDatagram) -> Option<Vec<u8>> {
-        let (protocol, payload) = (IpNumber(datagram.protocol), &datagram.payload);
+        let protocol = IpNumber(datagram.protocol);
+        let payload = &datagram.payload;
         let ecn = IpEcn::try_new(datagram.ecn & 0b11).ok()?;
         let mut bytes = Vec::with_capacity(40 + payload.len());
         match (datagram.from, datagram.to) {
@@ -206,7 +210,8 @@ impl StationWire {
         }
         self.record_neighbour(arp.sender_ipv4_addr().into(), arp.sender_mac);
         if arp.operation == ArpOperation::REQUEST {
-            let (to, address) = (arp.sender_mac, arp.sender_ipv4);
+            let to = arp.sender_mac;
+            let address = arp.sender_ipv4;
             self.send_arp(ArpOperation::REPLY, target.octets(), to, address);
         }
     }
@@ -220,6 +225,7 @@ impl StationWire {
             target_mac: to,
             target_ipv4,
         };
+        // A request goes to everyone: the address that it asks for is zero.
         let to = if to == [0; 6] { BROADCAST } else { to };
         self.outbox.push_back(self.frame(to, EtherType::ARP, &arp.to_bytes()));
     }
@@ -268,7 +274,8 @@ impl StationWire {
         };
         // The target, and our own link-layer address as an 8-byte option.
         let body = [&target.octets()[..], &[option, 1], &self.mac].concat();
-        let (own, to) = (own.octets(), to.octets());
+        let own = own.octets();
+        let to = to.octets();
         let Ok(icmp) = Icmpv6Header::with_checksum(kind, own, to, &body) else { return };
         let icmp = [&icmp.to_bytes()[..], &body].concat();
         let header = Ipv6Header {
@@ -353,7 +360,8 @@ mod tests {
     }
 
     fn datagram(from: &str, to: &str, byte: u8) -> StationDatagram {
-        let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+        let from = from.parse().unwrap();
+        let to = to.parse().unwrap();
         // At least a header's worth of bytes: anything shorter is not TCP.
         let mut payload = vec![byte; 20];
         payload[12] = 5 << 4;

@@ -29,7 +29,7 @@ pub struct TerminalAccount {
 /// Usage in a quota period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodUsage {
-    /// The kind of period.
+    /// The quota's period when it was counted; another one begins anew.
     pub period: RenewalPeriod,
     /// Number of the period ([`RenewalPeriod::number`]).
     pub number: u64,
@@ -63,6 +63,7 @@ impl PeriodUsage {
         let Some((earlier, used)) = self.before.filter(|(earlier, _)| *earlier <= number) else {
             return;
         };
+        // The clock has returned: it was ahead, and what was used then belongs to the earlier period.
         if number < self.number {
             self.number = number;
             if earlier == number {
@@ -76,7 +77,7 @@ impl PeriodUsage {
 /// A terminal whose quota has just been used up, or renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaChange {
-    /// The terminal.
+    /// Public key of the terminal.
     pub key: PublicKey,
     /// Treatment of the terminal; `None` restores its usual share.
     pub now: Option<ExhaustedAction>,
@@ -129,10 +130,11 @@ impl Ledger {
         let mut changes = Vec::new();
         for (key, quota) in &self.quotas {
             let account = self.accounts.get_mut(key);
-            let used = account.map_or(0, |it| count(it, quota.period, unix_seconds).used);
+            let used = account.map_or(0, |account| count(account, quota.period, unix_seconds).used);
             let now = (used >= quota.volume.get()).then(|| quota.then.clone());
             changes.extend(set(&mut self.exhausted, *key, now));
         }
+        // Terminals whose quota was taken away.
         let without = |key: &&PublicKey| !self.quotas.contains_key(key);
         let gone: Vec<PublicKey> = self.exhausted.keys().filter(without).copied().collect();
         changes.extend(gone.into_iter().filter_map(|key| set(&mut self.exhausted, key, None)));
@@ -145,12 +147,12 @@ impl Ledger {
         self.exhausted.get(key)
     }
 
-    /// The quota of a terminal.
+    /// The quota of a terminal; `None` if its volume is not limited.
     pub fn quota(&self, key: &PublicKey) -> Option<&VolumeQuota> {
         self.quotas.get(key)
     }
 
-    /// All accounts.
+    /// All accounts, of terminals with and without a quota.
     pub fn accounts(&self) -> &BTreeMap<PublicKey, TerminalAccount> {
         &self.accounts
     }
@@ -162,6 +164,7 @@ impl Ledger {
 
     fn keep_within_bounds(&mut self) {
         while self.accounts.len() > ACCOUNTS_MAX {
+            // An account with a quota stays, or its terminal would get the quota again.
             let idle = self.accounts.iter().filter(|(key, _)| !self.quotas.contains_key(*key));
             let oldest = idle.min_by_key(|(_, account)| account.last_used).map(|(key, _)| *key);
             let Some(oldest) = oldest else { break };

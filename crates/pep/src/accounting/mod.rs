@@ -34,7 +34,7 @@ pub struct TrafficUsage {
 }
 
 impl TrafficUsage {
-    /// Bytes in both directions.
+    /// Bytes in both directions together, which is what quotas count.
     pub fn bytes(&self) -> u64 {
         self.bytes_to.saturating_add(self.bytes_from)
     }
@@ -83,6 +83,7 @@ impl FromStr for ExhaustedAction {
 
     /// Parses `block`, a rate, or else the name of a class.
     fn from_str(text: &str) -> Result<Self, Infallible> {
+        // "block" before classes: a class of that name could not be chosen.
         Ok(match (text, text.parse()) {
             ("block", _) => Self::Block,
             (_, Ok(rate)) => Self::Rate(rate),

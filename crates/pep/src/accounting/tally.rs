@@ -9,9 +9,9 @@ use super::TrafficUsage;
 /// Direction of traffic, seen from the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficDirection {
-    /// To the terminal.
+    /// To the terminal: what its clients download.
     To,
-    /// From the terminal.
+    /// From the terminal: what its clients upload.
     From,
 }
 

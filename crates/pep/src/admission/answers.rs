@@ -84,6 +84,7 @@ impl AnswerWatch {
     /// Handles a client's SYN that was redirected.
     pub fn handle_syn(&mut self, now: Instant, source: SocketAddr, destination: SocketAddr) {
         let ends = (source, destination);
+        // A flood of SYNs only costs its own clients the watch.
         if self.pending.len() >= MOST_SYNS && !self.pending.contains_key(&ends) {
             return;
         }
@@ -125,6 +126,7 @@ impl AnswerWatch {
         }
         self.judge(now);
         let pending = self.pending.values().map(PendingAnswer::due);
+        // Also when a period ends, so that the owner takes the client out of the interception.
         let ends = self.clients.values().map(|client| client.until).filter(|until| *until > now);
         self.due = pending.chain(ends).min();
     }
@@ -163,8 +165,12 @@ impl AnswerWatch {
     }
 
     fn judge_everyone(&mut self, now: Instant) {
-        let mut complaints: Vec<Instant> =
-            self.clients.values().filter(|it| it.until > now).map(|it| it.since).collect();
+        let mut complaints: Vec<Instant> = self
+            .clients
+            .values()
+            .filter(|client| client.until > now)
+            .map(|client| client.since)
+            .collect();
         complaints.sort_unstable();
         // The earliest of the latest complaints: clients that complained before may have been answered
         // since.
@@ -193,6 +199,7 @@ impl AnswerWatch {
         let passing: Vec<Prefix> = passing
             .filter_map(|((address, length), _)| Prefix::around(*address, *length))
             .collect();
+        // Each change rebuilds the interception table.
         if passing == self.known {
             return None;
         }

@@ -25,6 +25,7 @@ impl RefusalBackoff {
         let pause = match self.last {
             // Connections in flight when the last pause began may still be refused.
             Some((began, pause)) if now < began + pause => return None,
+            // Refused again soon after the pause: the far side still has no room.
             Some((began, pause)) if now < began + pause * 4 => LONGEST.min(pause * 2),
             _ => FIRST,
         };

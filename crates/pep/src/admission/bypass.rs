@@ -13,15 +13,15 @@ use units::Instant;
 pub enum BypassReason {
     /// There is no session, or the peer does not answer.
     PeerUnreachable,
-    /// The peer is draining.
+    /// The peer is draining, and accepts no new connections.
     PeerDraining,
-    /// The gateway is draining.
+    /// This gateway is draining, and exits after its last connection.
     Draining,
     /// The process or the system has no descriptor left.
     Descriptors,
     /// `max_connections` is reached.
     Connections,
-    /// `total_memory` is in use.
+    /// The connections hold as much as `total_memory` allows.
     Memory,
     /// The peer reports that it has no room for another connection.
     PeerFull,
@@ -32,7 +32,7 @@ pub enum BypassReason {
 }
 
 impl BypassReason {
-    /// All reasons.
+    /// All reasons, in the order of their declaration.
     pub const ALL: [Self; 9] = [
         Self::PeerUnreachable,
         Self::PeerDraining,
@@ -96,6 +96,7 @@ impl BypassClock {
     /// the given one, or else that of a pause.
     pub fn set(&mut self, now: Instant, why: Option<BypassReason>) -> Option<BypassReason> {
         self.paused = self.paused.filter(|(until, _)| *until > now);
+        // A reason that holds now says more than a pause that still runs.
         let why = why.or(self.paused.map(|(_, why)| why));
         self.change(now, why);
         why

@@ -56,6 +56,7 @@ impl<K: Ord + Clone> ClientSlots<K> {
             let idle = idle.filter_map(|(id, slot)| {
                 Some((counts[&slot.client], std::cmp::Reverse(slot.idle_since?), *id))
             });
+            // The client with most connections first; of its connections the one that has been idle longest.
             Some(idle.max_by_key(|(count, since, _)| (*count, *since))?.2)
         } else {
             None
@@ -79,7 +80,7 @@ impl<K: Ord + Clone> ClientSlots<K> {
         self.slots.remove(&slot);
     }
 
-    /// Number of slots taken.
+    /// Number of slots taken, by all clients together.
     pub fn len(&self) -> usize {
         self.slots.len()
     }

@@ -39,7 +39,7 @@ impl ConnectionShares {
         }
     }
 
-    /// Number of connections.
+    /// Number of connections of all clients.
     pub fn count(&self) -> u64 {
         self.all
     }
@@ -66,7 +66,7 @@ impl ConnectionShares {
 pub struct IdleConnection {
     /// Number of the connection in the gateway's register.
     pub id: u64,
-    /// Its client.
+    /// Client whose share it counts for.
     pub client: IpAddr,
     /// Time at which it last carried data.
     pub since: Instant,

@@ -63,7 +63,7 @@ impl SlotShare {
 pub enum SlotOutcome<T> {
     /// The slot is in use until [`FairSlots::done`].
     Granted(T),
-    /// Waiting.
+    /// The request waits until [`FairSlots::done`] returns it.
     Queued,
     /// Rejected: too many are waiting.
     Rejected(T),
@@ -83,6 +83,7 @@ impl<K: Ord, T> SlotGroup<K, T> {
         let waiting = self.askers.iter().filter(|(_, asker)| asker.served < asker.share);
         let waiting =
             waiting.filter_map(|(key, asker)| Some((asker.served, asker.waiting.front()?.0, key)));
+        // Of those with equally many slots, the one that has waited longest.
         waiting.min_by_key(|(served, arrival, _)| (*served, *arrival))
     }
 
@@ -92,18 +93,13 @@ impl<K: Ord, T> SlotGroup<K, T> {
 }
 
 impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
-    /// Creates `most` slots.
+    /// Creates `most` slots, all of them free.
     pub fn new(most: usize) -> Self {
         Self { most, served: 0, groups: BTreeMap::new(), arrivals: 0 }
     }
 
     /// Requests a slot for an asker in a group.
-    pub fn request(
-        &mut self,
-        (group, key): (G, K),
-        share: SlotShare,
-        request: T,
-    ) -> SlotOutcome<T> {
+    pub fn request(&mut self, group: G, key: K, share: SlotShare, request: T) -> SlotOutcome<T> {
         let new = || SlotGroup { share: share.group, served: 0, askers: BTreeMap::new() };
         let group = self.groups.entry(group).or_insert_with(new);
         group.share = share.group;
@@ -130,7 +126,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
     }
 
     /// Frees a slot of an asker. Returns the waiting request that gets the slot, if any.
-    pub fn done(&mut self, (group, key): &(G, K)) -> Option<((G, K), T)> {
+    pub fn done(&mut self, group: &G, key: &K) -> Option<((G, K), T)> {
         if let Some(group) = self.groups.get_mut(group)
             && let Some(asker) = group.askers.get_mut(key)
         {
@@ -139,6 +135,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
             group.served -= 1;
             asker.served -= 1;
         }
+        // Before the idle are forgotten: the asker served next may be one of this group.
         let next = self.next();
         self.forget_idle();
         next
@@ -186,21 +183,17 @@ mod tests {
     fn one_asker_with_many_requests_does_not_keep_others_waiting() {
         let mut slots = FairSlots::new(4);
         let served = (0..9).filter(|request| {
-            slots.request(((), "many"), EACH, *request) == SlotOutcome::Granted(*request)
+            slots.request((), "many", EACH, *request) == SlotOutcome::Granted(*request)
         });
         assert_eq!(served.count(), 3);
-        assert_eq!(slots.request(((), "few"), EACH, 100), SlotOutcome::Granted(100));
+        assert_eq!(slots.request((), "few", EACH, 100), SlotOutcome::Granted(100));
+        assert_eq!(slots.request((), "few", EACH, 101), SlotOutcome::Queued, "all slots are taken");
         assert_eq!(
-            slots.request(((), "few"), EACH, 101),
-            SlotOutcome::Queued,
-            "all slots are taken"
-        );
-        assert_eq!(
-            slots.request(((), "many"), EACH, 102),
+            slots.request((), "many", EACH, 102),
             SlotOutcome::Rejected(102),
             "as many wait as are served"
         );
-        let next = slots.done(&((), "many"));
+        let next = slots.done(&(), &"many");
         assert_eq!(next, Some((((), "few"), 101)), "it has fewer than the other");
     }
 
@@ -208,12 +201,12 @@ mod tests {
     fn of_those_that_have_as_much_the_first_comes_first() {
         let mut slots = FairSlots::new(1);
         let each = SlotShare::each(1);
-        assert_eq!(slots.request(((), "z"), each, 0), SlotOutcome::Granted(0));
-        assert_eq!(slots.request(((), "b"), each, 1), SlotOutcome::Queued);
-        assert_eq!(slots.request(((), "a"), each, 2), SlotOutcome::Queued);
-        assert_eq!(slots.done(&((), "z")), Some((((), "b"), 1)));
-        assert_eq!(slots.done(&((), "b")), Some((((), "a"), 2)));
-        assert_eq!(slots.done(&((), "a")), None);
+        assert_eq!(slots.request((), "z", each, 0), SlotOutcome::Granted(0));
+        assert_eq!(slots.request((), "b", each, 1), SlotOutcome::Queued);
+        assert_eq!(slots.request((), "a", each, 2), SlotOutcome::Queued);
+        assert_eq!(slots.done(&(), &"z"), Some((((), "b"), 1)));
+        assert_eq!(slots.done(&(), &"b"), Some((((), "a"), 2)));
+        assert_eq!(slots.done(&(), &"a"), None);
         assert!(slots.groups.is_empty());
     }
 
@@ -223,7 +216,7 @@ mod tests {
         let share = SlotShare::of_group(16);
         let mut granted = |group, key| {
             let is_granted = |request: &i32| {
-                slots.request((group, key), share, *request) == SlotOutcome::Granted(*request)
+                slots.request(group, key, share, *request) == SlotOutcome::Granted(*request)
             };
             (0..1000).filter(is_granted).count()
         };
@@ -232,21 +225,21 @@ mod tests {
         assert_eq!(granted("rig", 1), 12);
         assert!(slots.groups["ship"].waiting() <= 4 * 16);
         // Of a group, the one with fewer slots comes first.
-        assert_eq!(slots.done(&("ship", 1)).map(|(asker, _)| asker), Some(("ship", 2)));
-        assert_eq!(slots.done(&("rig", 1)).map(|(asker, _)| asker), Some(("rig", 1)));
+        assert_eq!(slots.done(&"ship", &1).map(|(asker, _)| asker), Some(("ship", 2)));
+        assert_eq!(slots.done(&"rig", &1).map(|(asker, _)| asker), Some(("rig", 1)));
     }
 
     #[test]
     fn what_has_gone_makes_room() {
         let mut slots = FairSlots::new(1);
-        let (asker, each) = (((), "a"), SlotShare::each(1));
+        let each = SlotShare::each(1);
         for (request, turn) in
             [(0, SlotOutcome::Granted(0)), (1, SlotOutcome::Queued), (2, SlotOutcome::Rejected(2))]
         {
-            assert_eq!(slots.request(asker, each, request), turn);
+            assert_eq!(slots.request((), "a", each, request), turn);
         }
         slots.forget(|request| *request == 1);
-        assert_eq!(slots.request(asker, each, 3), SlotOutcome::Queued);
+        assert_eq!(slots.request((), "a", each, 3), SlotOutcome::Queued);
     }
 
     proptest! {
@@ -260,12 +253,12 @@ mod tests {
             for (asks, key) in steps {
                 let key = (key % 2, key);
                 if asks {
-                    if let SlotOutcome::Granted(()) = slots.request(key, share, ()) {
+                    if let SlotOutcome::Granted(()) = slots.request(key.0, key.1, share, ()) {
                         served.push(key);
                     }
                 } else if let Some(at) = served.iter().position(|it| *it == key) {
                     served.remove(at);
-                    served.extend(slots.done(&key).map(|(next, ())| next));
+                    served.extend(slots.done(&key.0, &key.1).map(|(next, ())| next));
                 }
                 let of = |key: (u8, u8)| served.iter().filter(|it| **it == key).count();
                 let of_group = |group: u8| served.iter().filter(|it| it.0 == group).count();

@@ -10,7 +10,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Resources that the machine gives to a gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineResources {
-    /// Memory in bytes.
+    /// Memory of the machine or its control group, in bytes.
     pub memory: u64,
     /// Descriptors that the process may have.
     pub descriptors: u64,
@@ -56,7 +56,7 @@ impl ConnectionLimits {
         self.memory
     }
 
-    /// Maximum number of connections.
+    /// Maximum number of connections, as far as there are descriptors.
     pub fn connections(&self) -> u64 {
         self.connections
     }

@@ -87,11 +87,11 @@ impl Drop for QuotaPermit {
 /// Limit that a terminal has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaExceeded {
-    /// Concurrent connections.
+    /// Concurrent connections of all clients of the terminal.
     Connections,
     /// Concurrent connections of one client.
     ConnectionsOfClient,
-    /// New connections per second.
+    /// New connections per second, beyond the burst of ten seconds.
     Pace,
 }
 
@@ -105,10 +105,12 @@ impl TerminalQuotas {
 
     /// Applies new limits. Existing connections keep their permits.
     pub fn configure(&mut self, terminals: &BTreeMap<PublicKey, TerminalQuota>, total: u64) {
+        // Half, so that no terminal alone can take all that others need.
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
         for (key, quota) in terminals {
-            let (pace, burst) = (quota.per_second, quota.per_second.saturating_mul(BURST_SECONDS));
+            let pace = quota.per_second;
+            let burst = quota.per_second.saturating_mul(BURST_SECONDS);
             let most = quota.connections.unwrap_or(usual);
             let peer = match before.remove(key) {
                 Some(mut peer) => {

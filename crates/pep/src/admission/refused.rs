@@ -46,6 +46,7 @@ impl RefusedDestinations {
     /// Records that a connection to `to` failed for this reason. Returns `true` if the next connection will
     /// pass unaccelerated once the interception has applied the change.
     pub fn remember(&mut self, now: Instant, to: SocketAddr, reason: ResetReason) -> bool {
+        // Other failures are the hub's or the session's, and a direct connection would not show them.
         let is_of_destination = matches!(
             reason,
             ResetReason::Refused | ResetReason::Unreachable | ResetReason::TimedOut

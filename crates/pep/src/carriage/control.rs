@@ -21,7 +21,7 @@ const ENOUGH: u32 = 1000;
 pub enum KernelControl {
     /// For paths that lose packets.
     Bbr,
-    /// For paths without losses.
+    /// For paths without losses; it never pauses to measure the delay.
     Cubic,
 }
 
@@ -61,8 +61,13 @@ pub struct ControlChoice {
 impl ControlChoice {
     /// Starts with BBR on a new connection.
     pub fn new(now: Instant) -> Self {
-        let (control, before) = (KernelControl::Bbr, SegmentCounters::default());
-        Self { control, since: now, before, widest: 0, patience: PATIENCE }
+        Self {
+            control: KernelControl::Bbr,
+            since: now,
+            before: SegmentCounters::default(),
+            widest: 0,
+            patience: PATIENCE,
+        }
     }
 
     /// Handles new counters, at least a second after the last. Returns the congestion control to set, if it
@@ -74,11 +79,13 @@ impl ControlChoice {
     ) -> Option<KernelControl> {
         let calm = now.saturating_since(self.since);
         self.widest = self.widest.max(figures.window);
+        // Not "more than": the counters wrap.
         if figures.resent != self.before.resent {
             (self.since, self.before) = (now, figures);
             if self.control == KernelControl::Bbr {
                 return None;
             }
+            // CUBIC did not last, so losses are frequent here, and the next change waits longer.
             let doubled = (2 * self.patience).min(MOST_PATIENCE);
             self.patience = if calm >= STEADY { PATIENCE } else { doubled };
             return self.change(KernelControl::Bbr);

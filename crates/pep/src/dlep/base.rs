@@ -35,7 +35,7 @@ struct BaseDestination {
 /// A destination as shown in the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationRow {
-    /// Link-layer address.
+    /// Link-layer address, in hexadecimal with colons.
     pub mac: String,
     /// `true` if it is reachable.
     pub up: bool,
@@ -70,6 +70,7 @@ impl InformationBase {
     pub(super) fn up(&mut self, mac: LinkAddress, message: &DlepMessage) -> bool {
         let full = self.destinations.len() >= MOST_DESTINATIONS;
         if full && !self.destinations.contains_key(&mac) {
+            // One that is down is kept only for its rate of 0, so it gives way.
             let down = self.destinations.iter().find(|(_, destination)| !destination.up);
             let Some(down) = down.map(|(mac, _)| *mac) else { return false };
             self.destinations.remove(&down);
@@ -124,6 +125,7 @@ impl InformationBase {
             let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
             Some((destination, around.map(|prefix| prefix.length()).max()?))
         });
+        // An address may have moved from a destination that is down, so one that is up counts first.
         let found = by_address.max_by_key(|(destination, length)| (destination.up, *length));
         let found = found.map(|(destination, _)| destination);
         found.or_else(|| self.only().filter(|_| alone))
@@ -138,7 +140,7 @@ impl InformationBase {
         }
     }
 
-    /// The session's rate.
+    /// The session's Current Data Rate (Transmit); `None` before one was reported.
     pub fn default_rate(&self) -> Option<BitRate> {
         self.default
     }

@@ -95,7 +95,7 @@ pub enum DataItem {
     Status(DlepStatusCode, String),
     /// Address at which the modem accepts a session (§13.2, §13.3).
     ConnectionPoint {
-        /// The modem's address.
+        /// The modem's address for the TCP connection.
         address: IpAddr,
         /// Its TCP port; `None` for the default, 854.
         port: Option<u16>,
@@ -117,7 +117,7 @@ pub enum DataItem {
         subnet: bool,
         /// `true` if it is added, `false` if it is removed.
         add: bool,
-        /// The address or subnet.
+        /// The address, as a prefix of full length, or the subnet.
         prefix: Prefix,
     },
     /// A link metric (§13.12 to §13.20): type code, and value in bit/s, microseconds, percent or
@@ -143,7 +143,7 @@ impl DataItem {
             HEARTBEAT_INTERVAL => heartbeat_interval(value),
             EXTENSIONS_SUPPORTED => value.len().is_multiple_of(2).then(|| {
                 let pairs = value.chunks_exact(2);
-                Self::ExtensionsSupported(pairs.map(|it| number(it) as u16).collect())
+                Self::ExtensionsSupported(pairs.map(|pair| number(pair) as u16).collect())
             }),
             MAC_ADDRESS => LinkAddress::new(value).map(Self::MacAddress),
             IPV4_ADDRESS..=IPV6_ATTACHED_SUBNET => network(code, value),
@@ -153,7 +153,7 @@ impl DataItem {
         Some(item.ok_or(InvalidItem))
     }
 
-    /// The type code.
+    /// The type code, which for addresses also tells the IP version (Table 3).
     pub fn code(&self) -> u16 {
         match self {
             Self::Status(..) => code::STATUS,
@@ -196,7 +196,7 @@ impl DataItem {
                 out.extend(ms.to_be_bytes());
             }
             Self::ExtensionsSupported(extensions) => {
-                extensions.iter().for_each(|it| out.extend(it.to_be_bytes()));
+                extensions.iter().for_each(|extension| out.extend(extension.to_be_bytes()));
             }
             Self::MacAddress(mac) => out.extend(mac.as_bytes()),
             Self::Network { subnet, add, prefix } => {

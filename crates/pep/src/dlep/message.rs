@@ -127,7 +127,7 @@ fn may_repeat(code: u16) -> bool {
 /// A valid message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DlepMessage {
-    /// Its type.
+    /// Its type, which decides the items that it may have.
     pub kind: MessageKind,
     /// Its data items, in order.
     pub items: Vec<DataItem>,
@@ -175,6 +175,7 @@ impl DlepMessage {
     ) -> Result<Self, DlepStatusCode> {
         let (header, mut rest) = bytes.split_at(HEADER);
         let number = number(&header[..2]) as usize;
+        // Types are numbered from 1 without a gap (Table 1).
         let kind = number.checked_sub(1).and_then(|at| MessageKind::ALL.get(at).copied());
         let kind = kind.ok_or(DlepStatusCode::UNKNOWN_MESSAGE)?;
         if !expected(kind) {
@@ -297,6 +298,7 @@ fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<DataItem>> {
     while !rest.is_empty() {
         let (code, value) = split(&mut rest)?;
         let item = DataItem::parse(code, value)?.ok()?;
+        // A modem may offer several connection points, but describes itself once (§12.4).
         let again = items.iter().any(|other| other.code() == code);
         match item {
             DataItem::PeerType(_) if !again => items.push(item),

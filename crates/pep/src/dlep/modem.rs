@@ -39,7 +39,7 @@ pub struct ModemSettings {
     pub peer_type: String,
     /// Interval of its heartbeats, at least 1 ms.
     pub heartbeat: Duration,
-    /// Highest rates of the link.
+    /// Highest rates that the link ever has.
     pub maximum: LinkRates,
 }
 
@@ -55,9 +55,9 @@ pub struct LinkRates {
 /// Metrics of the link or of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkMetrics {
-    /// Current rates.
+    /// Rates that the link has now.
     pub rates: LinkRates,
-    /// One-way delay.
+    /// One-way delay, reported as latency (§13.16).
     pub latency: Duration,
 }
 
@@ -78,7 +78,7 @@ impl LinkMetrics {
 /// State of a reachable destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachableDestination {
-    /// Its metrics.
+    /// Its own metrics, which may differ from the link's.
     pub metrics: LinkMetrics,
     /// Its addresses (prefixes of full length), and the subnets behind it.
     pub networks: Vec<Prefix>,
@@ -135,7 +135,7 @@ impl Modem {
         }
     }
 
-    /// Returns the next action.
+    /// Returns the next action for the driver.
     pub fn poll_output(&mut self) -> Option<DlepOutput> {
         self.outputs.pop_front()
     }
@@ -283,6 +283,7 @@ impl Modem {
                 self.send(MessageKind::SessionUpdateResponse, &[success]);
             }
             (MessageKind::SessionUpdateResponse, _) => {
+                // A response to no request ends the session (§12.1).
                 let expected = std::mem::take(&mut self.pending);
                 expected.then_some(()).ok_or(DlepStatusCode::UNEXPECTED_MESSAGE)?;
             }
@@ -301,19 +302,26 @@ impl Modem {
                 self.respond_of(MessageKind::DestinationAnnounceResponse, mac);
             }
             (MessageKind::LinkCharacteristicsRequest, Some(mac)) => {
-                let rate = message.metric(code::CURRENT_DATA_RATE_TRANSMIT);
-                let known = self.destinations.get_mut(&mac).filter(|it| it.told.is_some());
-                if let (Some(rate), Some(destination)) = (rate, known) {
-                    let rate = BitRate::from_bits_per_second(rate);
-                    // Only requests for foreseen data contain a latency; see `request`.
-                    let is_foreseen = message.metric(code::LATENCY).is_some();
-                    destination.requested = Some(CapacityRequest { rate, is_foreseen });
-                }
+                self.handle_request(mac, message);
                 self.respond_of(MessageKind::LinkCharacteristicsResponse, mac);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Keeps the router's request for capacity (§12.18) until the owner takes it.
+    fn handle_request(&mut self, mac: LinkAddress, message: &DlepMessage) {
+        let rate = message.metric(code::CURRENT_DATA_RATE_TRANSMIT);
+        // A destination that the router was not told about gets Request Denied.
+        let known =
+            self.destinations.get_mut(&mac).filter(|destination| destination.told.is_some());
+        if let (Some(rate), Some(destination)) = (rate, known) {
+            let rate = BitRate::from_bits_per_second(rate);
+            // Only requests for foreseen data contain a latency; see `request`.
+            let is_foreseen = message.metric(code::LATENCY).is_some();
+            destination.requested = Some(CapacityRequest { rate, is_foreseen });
+        }
     }
 
     /// Handles the router's Session Initialization (§12.5).
@@ -349,7 +357,7 @@ impl Modem {
 
     /// Answers a request about a destination: with its metrics, or with Request Denied.
     fn respond_of(&mut self, kind: MessageKind, mac: LinkAddress) {
-        let told = self.destinations.get(&mac).and_then(|it| it.told.as_ref());
+        let told = self.destinations.get(&mac).and_then(|destination| destination.told.as_ref());
         let status =
             if told.is_some() { DlepStatusCode::SUCCESS } else { DlepStatusCode::REQUEST_DENIED };
         let mut items = vec![DataItem::MacAddress(mac), DataItem::Status(status, String::new())];
@@ -366,15 +374,19 @@ impl Modem {
             (self.told, self.pending) = (self.link, true);
             self.send(MessageKind::SessionUpdate, &self.link.items());
             // The router applies them to every destination.
-            let told = self.destinations.values_mut().filter_map(|it| it.told.as_mut());
+            let told =
+                self.destinations.values_mut().filter_map(|destination| destination.told.as_mut());
             told.for_each(|told| told.metrics = self.link);
         }
         for (mac, destination) in &mut self.destinations {
             self.outputs.extend(destination.tell(*mac).map(DlepOutput::Send));
         }
         // An unreachable destination is kept until the router has confirmed that it is down.
-        let is_known = |it: &ModemDestination| it.pending || it.told.is_some() && !it.declined;
-        self.destinations.retain(|_, it| it.current.is_some() || is_known(it));
+        let is_known = |destination: &ModemDestination| {
+            destination.pending || destination.told.is_some() && !destination.declined
+        };
+        self.destinations
+            .retain(|_, destination| destination.current.is_some() || is_known(destination));
     }
 
     /// Ends the session with `status`.
@@ -433,7 +445,8 @@ fn changes(old: Option<&ReachableDestination>, new: &ReachableDestination) -> Ve
     };
     let gone = known.iter().filter(|prefix| !new.networks.contains(prefix));
     let come = new.networks.iter().filter(|prefix| !known.contains(prefix));
-    let networks = gone.map(|it| network(false, it)).chain(come.map(|it| network(true, it)));
+    let networks =
+        gone.map(|prefix| network(false, prefix)).chain(come.map(|prefix| network(true, prefix)));
     let metrics = (old.map(|old| old.metrics) != Some(new.metrics)).then(|| new.metrics.items());
     metrics.into_iter().flatten().chain(networks).collect()
 }

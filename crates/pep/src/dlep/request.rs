@@ -113,6 +113,7 @@ impl RequestSchedule {
     /// Handles the modem's response; `false` if no request was pending.
     pub(super) fn answered(&mut self, refused: bool) -> bool {
         let had_latency = self.asked.is_some_and(|(asked, _)| asked.is_foreseen);
+        // A refusal may concern the latency only, so the next request goes without one.
         self.refused |= refused && !had_latency;
         if refused && had_latency {
             (self.refused_latency, self.asked) = (true, None);

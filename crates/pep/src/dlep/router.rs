@@ -87,9 +87,9 @@ pub enum DlepPhase {
 /// Snapshot of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DlepReport {
-    /// Current phase.
+    /// Phase that the session is in.
     pub phase: DlepPhase,
-    /// When the phase began.
+    /// When that phase began.
     pub since: Instant,
     /// The modem's address, once connected.
     pub modem: Option<SocketAddr>,
@@ -314,15 +314,7 @@ impl Router {
         let success = DataItem::Status(DlepStatusCode::SUCCESS, String::new());
         match (message.kind, message.mac()) {
             (MessageKind::SessionInitializationResponse, _) => self.begin(now, message),
-            (MessageKind::SessionTermination, _) => {
-                let (status, text) = message.status().unwrap_or((DlepStatusCode::SUCCESS, ""));
-                self.record_trouble(&format!(
-                    "the modem ended the session: {} {text}",
-                    status.phrase()
-                ));
-                self.send(MessageKind::SessionTerminationResponse, &[]);
-                self.reset(now);
-            }
+            (MessageKind::SessionTermination, _) => self.handle_termination(now, message),
             (MessageKind::SessionTerminationResponse, _) => self.reset(now),
             (MessageKind::SessionUpdate, _) => {
                 self.base().update_session(message);
@@ -350,6 +342,14 @@ impl Router {
             }
             _ => {}
         }
+    }
+
+    /// Handles the end of the session by the modem (§12.9).
+    fn handle_termination(&mut self, now: Instant, message: &DlepMessage) {
+        let (status, text) = message.status().unwrap_or((DlepStatusCode::SUCCESS, ""));
+        self.record_trouble(&format!("the modem ended the session: {} {text}", status.phrase()));
+        self.send(MessageKind::SessionTerminationResponse, &[]);
+        self.reset(now);
     }
 
     /// Handles the modem's response to a request (§12.19): the metrics as they are now.
@@ -416,6 +416,7 @@ impl Router {
     /// Drops the connection and looks for a modem again (§7.5).
     fn reset(&mut self, now: Instant) {
         self.outputs.push_back(DlepOutput::Close);
+        // Only a session that lasted shows that the modem accepts us.
         if self.up_since.take().is_some_and(|since| now.saturating_since(since) >= LASTING) {
             self.delay = RECOVERY_DELAY;
         }

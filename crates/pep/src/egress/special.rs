@@ -8,9 +8,9 @@ use crate::traffic::Prefix;
 /// A range of special addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct SpecialRange {
-    /// Prefix of the addresses.
+    /// Addresses to which the name applies.
     pub range: Prefix,
-    /// Name for the log.
+    /// Name of the range in errors and the log.
     pub what: &'static str,
 }
 

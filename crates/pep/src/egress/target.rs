@@ -12,7 +12,7 @@ use crate::traffic::{PortRange, Prefix, PrefixError};
 /// `[2001:db8::/32]:8000-8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressTarget {
-    /// Addresses that match.
+    /// Addresses that match, all of them if its length is 0.
     pub prefix: Prefix,
     /// `None` matches all ports, and protocols without ports such as ICMP.
     pub ports: Option<PortRange>,
@@ -28,7 +28,7 @@ pub enum TargetError {
          \"0.0.0.0/0:443\", \"192.0.2.1:udp/53\" or \"[2001:db8::/32]:8000-8080\""
     )]
     Malformed,
-    /// The prefix is invalid.
+    /// The part before the ports looks like a prefix and is none.
     #[error(transparent)]
     Prefix(PrefixError),
 }

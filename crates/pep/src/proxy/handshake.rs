@@ -12,6 +12,7 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let address = |ip| Destination::Address(SocketAddr::new(ip, port));
     if let Some(bare) = bare {
+        // Brackets are for IPv6 only, so `[name]` is not a host.
         return bare.parse().ok().map(IpAddr::V6).map(address);
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -23,9 +24,9 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
 /// Protocol of a proxy client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyProtocol {
-    /// SOCKS5.
+    /// SOCKS5, without authentication.
     Socks,
-    /// HTTP CONNECT.
+    /// HTTP/1.1 with the method CONNECT.
     Http,
 }
 
@@ -42,11 +43,11 @@ impl ProxyProtocol {
 /// Next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandshakeStep {
-    /// Read more bytes.
+    /// Read more bytes: the request is incomplete.
     Read,
-    /// Send this and continue.
+    /// Send this and ask for the next step.
     Write(Vec<u8>),
-    /// Connect the client.
+    /// Connect the client, then send [`ProxyProtocol::answer`].
     Connect(ProxyRequest),
     /// Send this and close: the request is invalid.
     Refuse(Vec<u8>),
@@ -55,7 +56,7 @@ pub enum HandshakeStep {
 /// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyRequest {
-    /// The destination to connect to.
+    /// The destination that the client names, by address or by name.
     pub destination: Destination,
     /// The protocol in which to answer.
     pub dialect: ProxyProtocol,
@@ -76,7 +77,7 @@ pub struct ProxyHandshake {
 /// Result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParseResult<T> {
-    /// Incomplete.
+    /// The bytes are the beginning of a message.
     Partial,
     /// Complete, with the number of bytes consumed.
     Whole(T, usize),
@@ -128,6 +129,7 @@ impl ProxyHandshake {
             ParseResult::Partial => HandshakeStep::Read,
             ParseResult::Bad(answer) => HandshakeStep::Refuse(answer),
             ParseResult::Whole(destination, length) => {
+                // A client may send its first data without waiting for the answer.
                 let first = self.heard.split_off(length);
                 HandshakeStep::Connect(ProxyRequest { destination, dialect, first })
             }

@@ -24,10 +24,9 @@ pub(super) fn request(bytes: &[u8], searched: usize) -> ParseResult<Destination>
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Ok(line) = str::from_utf8(line) else { return ParseResult::Bad(malformed()) };
     let mut words = line.trim_end_matches('\r').split(' ');
-    let (method, target, version) = (words.next(), words.next(), words.next());
-    let (Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None) =
-        (method, target, version, words.next())
-    else {
+    // A fourth word would make it something else than a request line.
+    let words = [(); 4].map(|()| words.next());
+    let [Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None] = words else {
         return ParseResult::Bad(malformed());
     };
     if method != "CONNECT" {

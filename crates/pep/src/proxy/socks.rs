@@ -66,6 +66,7 @@ pub(super) fn request(bytes: &[u8]) -> ParseResult<Destination> {
             Some((name, after)) => (String::from_utf8_lossy(name).into_owned(), after),
             None => return ParseResult::Partial,
         },
+        // The reply has a code of its own for this (RFC 1928 §6).
         _ => return ParseResult::Bad(reply(ADDRESS_NOT_SUPPORTED)),
     };
     let Some((port, after)) = after.split_first_chunk::<2>() else { return ParseResult::Partial };

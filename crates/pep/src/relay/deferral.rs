@@ -54,6 +54,7 @@ impl PendingSyns {
         let ends = (source, destination);
         match self.flows.get(&ends) {
             Some(flow) if flow.is_answered => return SynAction::LetIn,
+            // A retransmission: the first SYN is answered when the far side has connected.
             Some(_) => return SynAction::Drop,
             None if self.flows.len() >= MAX_FLOWS => return SynAction::Drop,
             None => {}
@@ -79,6 +80,7 @@ impl PendingSyns {
     /// Handles a connection that was accepted. Returns its SYN, once.
     pub fn accept(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<PendingSyn> {
         let ends = (source, destination);
+        // A second connection between the same ends is not the one that was asked for.
         let flow = self.flows.get_mut(&ends).filter(|flow| !flow.is_accepted)?;
         flow.is_accepted = true;
         Some(PendingSyn { ends, number: flow.number })

@@ -19,8 +19,10 @@ const MOST: usize = 4;
 pub fn alternating(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
-    let (first, second): (Vec<_>, Vec<_>) = addresses.partition(|it| it.is_ipv4() == is_v4);
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let (first, second): (Vec<_>, Vec<_>) =
+        addresses.partition(|address| address.is_ipv4() == is_v4);
+    let mut first = first.into_iter();
+    let mut second = second.into_iter();
     let mut ordered = Vec::new();
     loop {
         let before = ordered.len();
@@ -78,6 +80,7 @@ impl DialAttempts {
     /// The given reason if no address is left and no attempt is running.
     pub fn handle_failure(&mut self, now: Instant, reason: ResetReason) -> Result<(), ResetReason> {
         self.running -= 1;
+        // RFC 8305 §5: a failure is a result, so the next attempt does not wait.
         self.next = now;
         let is_left = !self.untried.as_slice().is_empty() && now < self.until;
         if self.running > 0 || is_left { Ok(()) } else { Err(reason) }

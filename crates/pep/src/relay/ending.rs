@@ -16,7 +16,7 @@ use super::{FIRST_POLL, HALF_CLOSED_TIMEOUT, LAST_POLL};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LegEnding {
     pub(super) reason: ResetReason,
-    /// The leg to reset.
+    /// The leg to reset, whose peer is to get the data first.
     sink: LegSide,
     /// `true` while the failed leg, the other one, may still hold data for it.
     is_passing: bool,
@@ -63,6 +63,7 @@ impl LegEnding {
         {
             return next;
         }
+        // Checked at intervals only: nothing reports that a peer has acknowledged.
         if self.look <= now {
             self.look(now, legs);
             if !self.is_passing && legs.reset_after_data(self.sink, self.reason) {
@@ -90,6 +91,7 @@ impl LegEnding {
             // A kernel reports the error once; then its remaining data ends with an ordinary end.
             LegStep::End => self.end_passing(now, legs),
             LegStep::Failed(leg, _) if leg == source => self.end_passing(now, legs),
+            // The reader itself has failed, so the data cannot be delivered.
             LegStep::Failed(..) => Some(EndingStep::Over),
         }
     }

@@ -37,11 +37,11 @@ pub enum LegStep {
     Blocked(LegSide),
     /// The source has ended, and everything before its end has moved.
     End,
-    /// A leg has failed.
+    /// A leg has failed, the source or the sink.
     Failed(LegSide, LegFailure),
 }
 
-/// Failure of a leg.
+/// Reason why a leg can no longer be read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LegFailure {
     /// The TCP peer has sent its FIN and then answered with a RST: it accepts no more data. What it

@@ -44,7 +44,7 @@ impl<S: Copy + Ord> PacketPaths<S> {
         self.sessions.insert(session, SessionNetworks { networks, open: false });
     }
 
-    /// Number of sessions.
+    /// Number of sessions, open and closed.
     pub fn count(&self) -> usize {
         self.sessions.len()
     }
@@ -100,6 +100,7 @@ impl<S: Copy + Ord> PacketPaths<S> {
 
     /// The session for `destination`: that of the longest matching prefix, and among equals the newest.
     pub fn to(&self, destination: IpAddr) -> Option<S> {
+        // Closed sessions keep their place, so that a shorter prefix is used only until they open again.
         let is_open = |session: &&S| self.sessions.get(session).is_some_and(|path| path.open);
         let mut fits = self.owners.containing(destination);
         fits.find_map(|owners| owners.iter().rev().find(is_open)).copied()

@@ -33,11 +33,11 @@ struct SiteSession {
 /// Decision about a stream that a terminal has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamRoute<S = SessionId> {
-    /// Connect from the hub.
+    /// Connect from the hub, as the egress rules permit.
     Local,
     /// Forward it to the terminal of this session.
     Forward(S),
-    /// Reset it.
+    /// Reset it, with the reason for the terminal.
     Reset(ResetReason),
 }
 
@@ -71,6 +71,7 @@ impl<S: Copy + Ord> TerminalSites<S> {
         }
         self.of_terminal.clear();
         for (id, session) in &mut self.sessions {
+            // The index was into the old list, so the terminal is found again by its key.
             let key = session.terminal.map(|place| old[place].key);
             session.terminal = key.and_then(|key| self.by_key.get(&key)).copied();
             self.of_terminal.extend(session.terminal.map(|place| (place, *id)));
@@ -122,7 +123,7 @@ impl<S: Copy + Ord> TerminalSites<S> {
 
     /// Networks of all terminals that are reachable by a session that `has_room` for another connection.
     pub fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
-        let open = self.sessions.iter().filter(|(id, it)| it.reachable && has_room(**id));
+        let open = self.sessions.iter().filter(|(id, session)| session.reachable && has_room(**id));
         let here: BTreeSet<usize> = open.filter_map(|(_, session)| session.terminal).collect();
         let terminals = self.terminals.iter().enumerate().filter(|(place, _)| here.contains(place));
         terminals.flat_map(|(_, terminal)| terminal.networks.clone()).collect()
@@ -133,7 +134,8 @@ impl<S: Copy + Ord> TerminalSites<S> {
         let owner = self.owner(address)?;
         // If a terminal has reconnected before its old session ended, the newest session is used.
         // The bounds are needed because `S` has no smallest or largest value.
-        let (first, last) = (self.sessions.keys().next()?, self.sessions.keys().next_back()?);
+        let first = self.sessions.keys().next()?;
+        let last = self.sessions.keys().next_back()?;
         let mut sessions = self.of_terminal.range((owner, *first)..=(owner, *last)).rev();
         let is_reachable = |id: &S| self.sessions.get(id).is_some_and(|session| session.reachable);
         sessions.find(|(_, id)| is_reachable(id)).map(|(_, id)| *id)
@@ -149,6 +151,7 @@ impl<S: Copy + Ord> TerminalSites<S> {
     pub fn route(&self, from: S, open: StreamOpening) -> StreamRoute<S> {
         let destination = open.destination.ip();
         let is_own = self.is_behind(open.source.ip(), from);
+        // Not behind a terminal: the hub itself connects.
         if self.owner(destination).is_none() {
             let permitted = is_own || !self.transparent;
             return if permitted {
@@ -157,6 +160,7 @@ impl<S: Copy + Ord> TerminalSites<S> {
                 StreamRoute::Reset(ResetReason::Prohibited)
             };
         }
+        // Without `mesh` a terminal may still reach its own networks by way of the hub.
         let permitted = self.mesh || self.is_behind(destination, from);
         if !permitted || !is_own {
             return StreamRoute::Reset(ResetReason::Prohibited);
@@ -175,12 +179,12 @@ impl<S: Copy + Ord> TerminalSites<S> {
         &self.terminals
     }
 
-    /// Number of current sessions.
+    /// Number of current sessions, of all terminals.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    /// All current sessions.
+    /// All current sessions, reachable or not.
     pub fn sessions(&self) -> impl Iterator<Item = S> {
         self.sessions.keys().copied()
     }

@@ -26,7 +26,8 @@ impl<S: Copy + Ord> SourceAddresses<S> {
     /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it was
     /// authentic.
     pub fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
-        let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
+        let Self::AsAddressed(known) = self else { return };
+        let Some(ours) = ours else { return };
         match session {
             Some(session) => known.enter_peer(session, PeerAddress { at: peer, ours }),
             None => known.enter_stranger(peer, ours),
@@ -82,6 +83,8 @@ impl<S: Copy + Ord> AddressedPeers<S> {
         if known[0] == Some(peer) {
             return;
         }
+        // The peer has moved, or wrote to another address of ours: the address in use so far becomes the
+        // older one.
         let [newest, before] = *known;
         *known = [Some(peer), newest.filter(|newest| newest.at != peer.at).or(before)];
         let kept = known.map(|kept| kept.map(|kept| kept.at));
@@ -103,6 +106,7 @@ impl<S: Copy + Ord> AddressedPeers<S> {
     }
 
     fn enter_stranger(&mut self, at: SocketAddr, ours: IpAddr) {
+        // An authenticated peer's entry counts more than what anyone may send from its address.
         if self.peers.contains_key(&at) || self.strangers.insert(at, ours).is_some() {
             return;
         }

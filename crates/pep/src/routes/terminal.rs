@@ -13,9 +13,9 @@ use crate::traffic::Prefix;
 /// A terminal that a hub serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermittedTerminal {
-    /// Name in the log.
+    /// Name in log, status and metrics.
     pub name: String,
-    /// The terminal's public key.
+    /// Public key by which the hub recognises it, or that of its invitation.
     pub key: PublicKey,
     /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
     /// not overlap. Key `networks`, default none.

@@ -30,9 +30,9 @@ pub const DEFAULT_CHANNEL: ChannelId = match ChannelId::new(0) {
 pub struct TrafficSelector {
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
-    /// Ports of either end.
+    /// Ports, of the source or the destination.
     pub ports: Vec<PortRange>,
-    /// IANA protocol numbers.
+    /// IANA protocol numbers, after IPv6 extension headers.
     pub protocols: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ pub struct ClassDefinition {
     pub share: ClassConfig,
     /// Protection of its packets; streams are always reliable.
     pub error_control: ErrorControl,
-    /// Queue of its packets.
+    /// Queue of its packets; its streams wait at their clients.
     pub queue: PacketQueue,
     /// Compresses the headers of its packets, if the peer supports it.
     pub compress_headers: bool,
@@ -120,7 +120,7 @@ impl ClassDefinition {
         ChannelConfig { queue: bytes, queue_time: time, discipline, gather, compress, ..usual }
     }
 
-    /// The default classes.
+    /// The classes without a configuration: bulk, interactive and the default one.
     pub fn usual() -> Vec<Self> {
         vec![usual_bulk(), usual_interactive(), with_weight(Self::new(DEFAULT_CLASS), 4)]
     }
@@ -158,7 +158,7 @@ fn with_weight(class: ClassDefinition, weight: u16) -> ClassDefinition {
 #[derive(Debug, Clone)]
 pub struct TrafficClasses {
     classes: Vec<InstalledClass>,
-    /// The default class.
+    /// The class that takes all traffic that no other class selects.
     default: ClassDefinition,
     /// Each class has a packet channel.
     has_channels: bool,
@@ -257,6 +257,7 @@ impl TrafficClasses {
 
     /// The class that continues class `id` of `before`: the one with the same name.
     pub fn successor(&self, before: &Self, id: ClassId) -> Option<ClassId> {
+        // Numbers change when classes are added or removed; names stay.
         let (old, _) = before.all().find(|(_, old)| *old == id)?;
         self.all().find(|(class, _)| class.name == old.name).map(|(_, id)| id)
     }
@@ -268,7 +269,7 @@ impl TrafficClasses {
         class.map(|class| &class.definition).or(default).map(|definition| definition.name.as_str())
     }
 
-    /// The class of this name.
+    /// The class of this name, [`DEFAULT_CLASS`] included.
     pub fn id_of(&self, name: &str) -> Option<ClassId> {
         self.all().find(|(class, _)| class.name == name).map(|(_, id)| id)
     }
@@ -285,7 +286,7 @@ impl TrafficClasses {
         class.map_or(DEFAULT_CHANNEL, |class| class.channel)
     }
 
-    /// The channel for a packet.
+    /// The channel for a packet, by the first class that selects it.
     pub fn of_packet(&self, packet: &Packet) -> ChannelId {
         let ports = packet.ports.as_ref().map_or(&[][..], |ports| ports);
         let class = self.find(Some(packet.dscp), packet.protocol, ports);

@@ -40,13 +40,15 @@ pub fn clamped(packet: &[u8], longest: impl FnOnce() -> Option<usize>) -> Option
 
 /// Offsets of the values of all MSS options: a receiver may use the last of several.
 fn announced(tcp: &[u8], options: core::ops::Range<usize>) -> Vec<usize> {
-    let (mut found, mut at) = (Vec::new(), options.start);
+    let mut found = Vec::new();
+    let mut at = options.start;
     while at < options.end && tcp[at] != END {
         if tcp[at] == NOTHING {
             at += 1;
             continue;
         }
         let length = tcp.get(at + 1).copied().map_or(0, usize::from);
+        // Malformed: a receiver reads no further either.
         if length < 2 || at + length > options.end {
             break;
         }

@@ -16,7 +16,7 @@ const V6_HEADER: usize = 40;
 /// Fields by which an IP packet is classified and routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Source address.
+    /// Source address in the IP header.
     pub source: IpAddr,
     /// Destination address, before any routing header.
     pub destination: IpAddr,
@@ -72,7 +72,9 @@ fn v4(bytes: &[u8]) -> Option<Packet> {
     let protocol = header[9];
     // Identification, then the fragment offset with its flags (RFC 791 §3.1).
     let [id, part] = [4, 6].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
-    let (is_first, is_last) = (part & 0x1fff == 0, part & 0x2000 == 0);
+    let is_first = part & 0x1fff == 0;
+    let is_last = part & 0x2000 == 0;
+    // Later fragments begin with data, not with ports.
     let payload = bytes.get(usize::from(header[0] & 0x0f) * 4..).filter(|_| is_first);
     Some(Packet {
         source: address(12),
@@ -115,8 +117,10 @@ fn behind_extensions(
                 let part = u16::from_be_bytes([head[2], head[3]]);
                 let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
                 // Fragment offset and flag M (RFC 8200 §4.5).
-                let (is_first, is_last) = (part & !0x7 == 0, part & 1 == 0);
+                let is_first = part & !0x7 == 0;
+                let is_last = part & 1 == 0;
                 fragment = (!(is_first && is_last)).then_some(PacketFragment { id, is_first });
+                // What follows are data from the middle of the packet, not headers.
                 if !is_first {
                     return (head[0], None, fragment);
                 }

@@ -19,7 +19,7 @@ pub enum PolicyAction {
 }
 
 impl PolicyAction {
-    /// All actions.
+    /// All actions, the default first.
     pub const ALL: [Self; 3] = [Self::Split, Self::Tunnel, Self::Bypass];
 
     /// The action's name, as in a configuration.
@@ -35,24 +35,24 @@ impl PolicyAction {
 /// A section `[[policy]]`. Matches traffic that matches one element of each non-empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficPolicy {
-    /// Name for people.
+    /// Name for people, in status, log and counters.
     pub name: String,
     /// Destinations.
     pub to: Vec<Prefix>,
     /// Sources.
     pub from: Vec<Prefix>,
-    /// Destination ports.
+    /// Destination ports of TCP or UDP.
     pub ports: Vec<PortRange>,
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
-    /// Treatment of matching traffic.
+    /// Treatment of traffic for which this policy matches first.
     pub action: PolicyAction,
 }
 
 /// The traffic that policies decide about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicySubject {
-    /// TCP SYNs.
+    /// TCP SYNs, each of which decides about its connection.
     Connections,
     /// Everything except TCP.
     Packets,
@@ -93,6 +93,7 @@ impl TrafficPolicy {
             .map(|ports| ports.map(|ports| PortRange { protocol: Some(protocol), ..ports }))
             .collect();
         let of_any_version = self.to.is_empty() && self.from.is_empty() && self.dscp.is_empty();
+        // The rules for addresses and code points differ between the versions, those for ports do not.
         let versions: &[_] =
             if of_any_version { &[None] } else { &[Some(IpFamily::V4), Some(IpFamily::V6)] };
         let mut matches = Vec::new();

@@ -12,9 +12,9 @@ pub const UDP: u8 = 17;
 pub struct PortRange {
     /// [`TCP`] or [`UDP`]; `None` for both.
     pub protocol: Option<u8>,
-    /// Lowest port.
+    /// Lowest port, at least 1.
     pub first: u16,
-    /// Highest port, inclusive.
+    /// Highest port, which the range includes.
     pub last: u16,
 }
 

@@ -16,12 +16,12 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// Version of `address`.
+    /// Version of `address` as written; a mapped IPv4 address is IPv6.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// Name for people.
+    /// Name for people, in log and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -80,7 +80,7 @@ impl Prefix {
         Self { length: whole.length.min(if client.is_ipv4() { 32 } else { 64 }), ..whole }
     }
 
-    /// A single address.
+    /// The prefix that contains only this address.
     pub fn host(address: IpAddr) -> Self {
         Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
     }
@@ -100,7 +100,7 @@ impl Prefix {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// Prefix length in bits.
+    /// Prefix length in bits, up to 32 or 128.
     pub fn length(self) -> u8 {
         self.length
     }
@@ -139,6 +139,7 @@ impl FromStr for Prefix {
         if length > most {
             return Err(PrefixError::Malformed);
         }
+        // `10.0.0.1/8` is more likely a mistake than meant as `10.0.0.0/8`.
         let first = first_address(address, length);
         let prefix = Self { address: first, length };
         if first != address {

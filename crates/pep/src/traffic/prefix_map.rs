@@ -36,7 +36,7 @@ impl<V> PrefixMap<V> {
         same_length.insert(prefix.address(), value)
     }
 
-    /// Removes exactly this prefix.
+    /// Removes exactly this prefix; returns its value.
     pub fn remove(&mut self, prefix: Prefix) -> Option<V> {
         let same_length = self.lengths.get_mut(&Reverse(prefix.length()))?;
         let removed = same_length.remove(&prefix.address());
@@ -59,6 +59,7 @@ impl<V> PrefixMap<V> {
             let (address, value) = if *length <= prefix.length() {
                 same_length.get_key_value(&Prefix::around(prefix.address(), *length)?.address())?
             } else {
+                // The first network at or after the prefix is the first that can lie inside it.
                 let next = same_length.range(prefix.address()..).next();
                 next.filter(|(address, _)| prefix.contains(**address))?
             };

@@ -55,7 +55,7 @@ impl Syn {
         self.open
     }
 
-    /// The IP packet.
+    /// The IP packet with a complete checksum, to be let in.
     pub fn packet(&self) -> &[u8] {
         &self.packet
     }
@@ -73,7 +73,8 @@ impl Syn {
         rst[8..12].copy_from_slice(&acknowledged.to_be_bytes());
         rst[12] = (TCP_HEADER as u8 / 4) << 4;
         rst[13] = RST_ACK;
-        let (from, to) = (self.open.destination.ip(), self.open.source.ip());
+        let from = self.open.destination.ip();
+        let to = self.open.source.ip();
         let checksum = !sum(pseudo_header(from, to, TCP_HEADER), &rst);
         rst[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
         [ip_header(from, to), rst.to_vec()].concat()
@@ -88,6 +89,7 @@ impl Syn {
             (false, false) => (1, 3),
             (false, true) => (1, 1),
         };
+        // The client finds its connection by the headers of the packet that failed (RFC 792, RFC 4443 §3.1).
         let quoted = &self.packet[..self.packet.len().min(self.segment + TCP_HEADER)];
         let mut message = [&[kind, code, 0, 0, 0, 0, 0, 0], quoted].concat();
         if self.open.source.is_ipv4() {
@@ -134,7 +136,8 @@ fn parse_v4(packet: &[u8]) -> Option<ParsedHeaders> {
 fn parse_v6(packet: &[u8]) -> Option<ParsedHeaders> {
     let header = packet.first_chunk::<IPV6_HEADER>()?;
     let length = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let (mut next, mut begin) = (header[6], IPV6_HEADER);
+    let mut next = header[6];
+    let mut begin = IPV6_HEADER;
     while EXTENSIONS.contains(&next) {
         let extension = packet.get(begin..)?.first_chunk::<2>()?;
         next = extension[0];
@@ -152,6 +155,7 @@ fn parse_v6(packet: &[u8]) -> Option<ParsedHeaders> {
 fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
     let pseudo = pseudo_header(source, destination, tcp.len());
     let given = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
+    // One's complement: a sum over data and checksum of all ones is correct (RFC 1071).
     if sum(pseudo, tcp) == 0xffff {
         return Some(());
     }
@@ -235,7 +239,7 @@ pub(super) fn syn_with(v6: bool, partial: bool, options: &[u8], data: &[u8]) -> 
     [header, tcp].concat()
 }
 
-/// Whether the checksum of a TCP packet is right.
+/// Returns `true` if the checksum of a TCP packet is correct.
 #[cfg(test)]
 pub(super) fn has_right_checksum(packet: &[u8]) -> bool {
     let (source, destination, begin, length) = parse(packet).unwrap();

@@ -22,8 +22,11 @@ pub struct Axis {
 impl Axis {
     /// Creates an axis that spans the data. The title names quantity and unit: `time (s)`.
     pub fn new(title: impl Into<String>) -> Self {
-        let (from_zero, range) = (false, None);
-        let (is_logarithmic, in_bytes, categories) = (false, false, Vec::new());
+        let from_zero = false;
+        let range = None;
+        let is_logarithmic = false;
+        let in_bytes = false;
+        let categories = Vec::new();
         Self { title: title.into(), from_zero, range, is_logarithmic, in_bytes, categories }
     }
 
@@ -132,6 +135,7 @@ fn grouped(value: f64, digits: usize) -> String {
         true => short.trim_end_matches('0').trim_end_matches('.'),
         false => &short,
     };
+    // A small negative value is rounded to -0.
     let short = if short == "-0" { "0" } else { short };
     let whole = short.find('.').unwrap_or(short.len());
     let mut text = String::new();

@@ -22,7 +22,7 @@ const LEAST: f64 = 0.1;
 /// A group of bars with a title.
 #[derive(Debug, Clone)]
 pub struct BarGroup {
-    /// Title above the group.
+    /// Title in a line above the group.
     pub title: String,
     /// The bars, from top to bottom.
     pub bars: Vec<TimeBar>,
@@ -33,7 +33,7 @@ pub struct BarGroup {
 pub struct TimeBar {
     /// Name to the left of the bar.
     pub name: String,
-    /// Colour of the bar.
+    /// Colour of the bar on a light background.
     pub colour: SeriesColour,
     /// The time in seconds; `None` shows "failed".
     pub seconds: Option<f64>,
@@ -64,7 +64,7 @@ pub fn bars(label: &str, groups: &[BarGroup]) -> SvgPicture {
         width: WIDTH.saturating_sub(left + widest(TimeBar::value) + 2 * GAP),
         longest: bars().filter_map(|bar| bar.seconds).fold(LEAST, f64::max),
     };
-    SvgPicture::draw((WIDTH, height.max(1)), label, |area| {
+    SvgPicture::draw(WIDTH, height.max(1), label, |area| {
         let mut y = 0;
         for group in groups {
             let place = (units(GAP), units(y + TITLE_LINE / 2));
@@ -97,7 +97,8 @@ impl BarScale {
             let share = (seconds / self.longest).clamp(0.0, 1.0);
             // At least a pixel, so that a short time stays visible.
             end += (share * f64::from(self.width * SCALE)).max(f64::from(SCALE)) as i32;
-            let (top, bottom) = (units(middle - BAR / 2), units(middle + BAR.div_ceil(2)));
+            let top = units(middle - BAR / 2);
+            let bottom = units(middle + BAR.div_ceil(2));
             outline(area, [(units(self.left), top), (end, bottom)], bar)?;
         }
         let colour = if bar.seconds.is_some() { INK } else { SOFT };
@@ -111,6 +112,7 @@ fn outline(area: &DrawArea<'_>, corners: [(i32, i32); 2], bar: &TimeBar) -> Draw
     if bar.is_finished {
         return area.draw(&Rectangle::new(corners, colour.filled()));
     }
+    // A lower bound only: pale and dashed.
     area.draw(&Rectangle::new(corners, colour.mix(0.2).filled()))?;
     let [(left, top), (right, bottom)] = corners;
     let around = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];

@@ -42,7 +42,7 @@ pub fn stacked(graphs: &[Graph]) -> SvgPicture {
     let width = graphs.iter().map(|graph| graph.size.0).max().unwrap_or(1);
     let height = plans.iter().map(GraphLayout::height).sum::<u32>().max(1);
     let label: Vec<&str> = graphs.iter().map(|graph| graph.title.as_str()).collect();
-    SvgPicture::draw((width, height), label.join(" ").trim(), |area| {
+    SvgPicture::draw(width, height, label.join(" ").trim(), |area| {
         let mut rest = area.clone();
         for plan in &plans {
             let (part, below) = rest.split_vertically(scaled(plan.height()));
@@ -77,6 +77,7 @@ impl Graph {
     fn left(&self) -> u32 {
         let y = self.view().y;
         let ticks = BoldPoints(self.y_ticks());
+        // The ticks that the library will choose, to know the widest text in advance.
         let values = match self.y.is_logarithmic {
             true => LogCoord::from(y.clone().log_scale()).key_points(ticks),
             false => RangedCoordf64::from(y.clone()).key_points(ticks),
@@ -154,7 +155,7 @@ impl<'a> GraphLayout<'a> {
         }
         for line in &self.legend {
             for &(x, series) in line {
-                swatch(area, (x, y + LEGEND_LINE / 2), series)?;
+                swatch(area, x, y + LEGEND_LINE / 2, series)?;
             }
             y += LEGEND_LINE;
         }
@@ -193,7 +194,8 @@ impl<'a> GraphLayout<'a> {
         chart: &mut Chart<'_, '_, X, Y>,
         series: &GraphSeries,
     ) -> DrawResult {
-        let (colour, view) = (series.colour.rgb(), &self.view);
+        let colour = series.colour.rgb();
+        let view = &self.view;
         let style = colour.stroke_width(series.width * SCALE);
         let path = |points: Vec<PlotPoint>| PathElement::new(points, style);
         match &series.shape {
@@ -202,7 +204,8 @@ impl<'a> GraphLayout<'a> {
             }
             SeriesShape::Dashed(points) => {
                 for points in thin::lines(points, view) {
-                    let (dash, gap) = (6 * SCALE, 5 * SCALE);
+                    let dash = 6 * SCALE;
+                    let gap = 5 * SCALE;
                     chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?;
                 }
             }
@@ -211,12 +214,7 @@ impl<'a> GraphLayout<'a> {
                 chart.draw_series(thin::dots(points, view).into_iter().map(dot))?;
             }
             SeriesShape::Crosses(points) => self.draw_crosses(chart, series, points)?,
-            SeriesShape::Diamonds(points) => {
-                let shape = [(0, -5), (5, 0), (0, 5), (-5, 0)].map(|(x, y)| (pixels(x), pixels(y)));
-                let diamond =
-                    |at| EmptyElement::at(at) + Polygon::new(shape.to_vec(), colour.filled());
-                chart.draw_series(thin::dots(points, view).into_iter().map(diamond))?;
-            }
+            SeriesShape::Diamonds(points) => self.draw_diamonds(chart, series, points)?,
             SeriesShape::Spans(spans) => {
                 // Wide bars mark rare events, so they stay visible in a long series.
                 let least = view.row_height() * f64::from(series.width * 2);
@@ -236,6 +234,19 @@ impl<'a> GraphLayout<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn draw_diamonds<X: AxisScale, Y: AxisScale>(
+        &self,
+        chart: &mut Chart<'_, '_, X, Y>,
+        series: &GraphSeries,
+        points: &[PlotPoint],
+    ) -> DrawResult {
+        let colour = series.colour.rgb();
+        let shape = [(0, -5), (5, 0), (0, 5), (-5, 0)].map(|(x, y)| (pixels(x), pixels(y)));
+        let diamond = |at| EmptyElement::at(at) + Polygon::new(shape.to_vec(), colour.filled());
+        chart.draw_series(thin::dots(points, &self.view).into_iter().map(diamond))?;
         Ok(())
     }
 
@@ -265,9 +276,11 @@ impl<'a> GraphLayout<'a> {
     }
 }
 
-/// Draws a series' entry of the legend. `place` is its left end in pixels.
-fn swatch(area: &DrawArea<'_>, (x, y): (u32, u32), series: &GraphSeries) -> DrawResult {
-    let (from, to, y) = (scaled(x), scaled(x + SWATCH), scaled(y));
+/// Draws a series' entry of the legend, whose left end is at `x` and `y` in pixels.
+fn swatch(area: &DrawArea<'_>, x: u32, y: u32, series: &GraphSeries) -> DrawResult {
+    let from = scaled(x);
+    let to = scaled(x + SWATCH);
+    let y = scaled(y);
     let colour = series.colour.rgb();
     let style = colour.stroke_width(3 * SCALE);
     match series.shape {

@@ -24,18 +24,20 @@ pub(super) type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 impl SvgPicture {
     /// Draws a picture of this size in pixels.
     pub(super) fn draw(
-        size: (u32, u32),
+        width: u32,
+        height: u32,
         label: &str,
         fill: impl FnOnce(&DrawArea<'_>) -> DrawResult,
     ) -> Self {
         let mut text = String::new();
-        let scaled = (size.0 * SCALE, size.1 * SCALE);
+        let scaled = (width * SCALE, height * SCALE);
         let area = SVGBackend::with_string(&mut text, scaled).into_drawing_area();
         fill(&area).and_then(|()| area.present()).expect("drawing into memory works");
         drop(area);
+        // The `svg` element is taken off, because `with` writes one of its own.
         let body = text.split_once(">\n").map_or("", |(_, body)| body);
         let body = body.trim_end().trim_end_matches("</svg>").to_owned();
-        Self { size, label: label.to_owned(), body }
+        Self { size: (width, height), label: label.to_owned(), body }
     }
 
     /// Returns the SVG element for a page with the style sheet of [`crate::HtmlPage`].
@@ -45,7 +47,8 @@ impl SvgPicture {
 
     /// Returns a complete SVG file, whose background follows the reader's preference for light or dark.
     pub fn file(&self) -> String {
-        let ((width, height), ground) = (self.size, hexadecimal(GROUND));
+        let (width, height) = self.size;
+        let ground = hexadecimal(GROUND);
         let attributes =
             format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\"");
         let head = format!(
@@ -56,8 +59,10 @@ impl SvgPicture {
     }
 
     fn with(&self, attributes: &str, head: &str) -> String {
-        let (width, height) = (self.size.0 * SCALE, self.size.1 * SCALE);
-        let (label, body) = (escape(&self.label), &self.body);
+        let width = self.size.0 * SCALE;
+        let height = self.size.1 * SCALE;
+        let label = escape(&self.label);
+        let body = &self.body;
         format!(
             "<svg{attributes} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">\n\
              {head}{body}</svg>\n"

@@ -146,7 +146,8 @@ fn a_file_is_complete_and_a_page_gets_the_element_only() {
 #[test]
 fn bars_are_as_long_as_their_times() {
     let bar = |seconds, is_finished| {
-        let (name, colour) = ("x".to_owned(), SeriesColour::Orange);
+        let name = "x".to_owned();
+        let colour = SeriesColour::Orange;
         TimeBar { name, colour, seconds, is_finished }
     };
     let group = |bars| BarGroup { title: "T".to_owned(), bars };

@@ -30,7 +30,8 @@ impl PlotView {
         ((value - start) / (end - start) * f64::from(pixels)) as i64
     }
 
-    fn contains(&self, (x, y): PlotPoint) -> bool {
+    fn contains(&self, point: PlotPoint) -> bool {
+        let (x, y) = point;
         self.has_column(x) && self.y.start <= y && y <= self.y.end
     }
 
@@ -58,6 +59,7 @@ pub(super) fn dots(points: &[PlotPoint], view: &PlotView) -> Vec<PlotPoint> {
 
 /// Returns the parts of a line that are inside the picture, with one point on each pixel.
 pub(super) fn lines(points: &[PlotPoint], view: &PlotView) -> Vec<Vec<PlotPoint>> {
+    // A line is cut where it leaves the picture, and goes on where it comes back.
     let inside = |(a, b): (&PlotPoint, &PlotPoint)| view.contains(*a) == view.contains(*b);
     let parts = points.chunk_by(|a, b| inside((a, b)));
     let parts = parts.filter(|part| view.contains(part[0]));
@@ -75,6 +77,7 @@ pub(super) fn spans(spans: &[PlotSpan], view: &PlotView) -> Vec<PlotSpan> {
     }
     let mut bars = Vec::new();
     for mut parts in of_column.into_values() {
+        // By their lower ends, so that bars that touch follow each other.
         parts.sort_by(|a, b| a.1.total_cmp(&b.1));
         let x = parts[0].0;
         let mut last = (x, parts[0].1, parts[0].2);
@@ -99,9 +102,11 @@ pub(super) fn levels(spans: &[PlotSpan], view: &PlotView) -> Vec<Vec<PlotPoint>>
     let mut lines = vec![Vec::new()];
     let mut last: Option<f64> = None;
     for part in spans.chunk_by(|a, b| view.column(a.0) == view.column(b.0)) {
-        let (first, end) = (part[0], part[part.len() - 1]);
+        let first = part[0];
+        let end = part[part.len() - 1];
         let low = part.iter().map(|span| span.1).fold(f64::INFINITY, f64::min);
         let top = part.iter().map(|span| span.2).fold(f64::NEG_INFINITY, f64::max);
+        // The level before holds until this one begins.
         let held = last.map(|value| (first.0, value));
         let points = held.into_iter().chain([
             (first.0, first.1),
@@ -114,6 +119,7 @@ pub(super) fn levels(spans: &[PlotSpan], view: &PlotView) -> Vec<Vec<PlotPoint>>
                 lines.push(Vec::new());
             } else if let Some(line) = lines.last_mut() {
                 line.push(point);
+                // First, lowest and highest are often the same.
                 line.dedup();
             }
         }
@@ -174,7 +180,7 @@ mod tests {
     #[test]
     fn extremes_within_a_column_are_kept() {
         let marks: Vec<_> = (0..1000)
-            .map(|it| (f64::from(it) / 1e3, f64::from(it % 10), f64::from(it % 10)))
+            .map(|number| (f64::from(number) / 1e3, f64::from(number % 10), f64::from(number % 10)))
             .collect();
         assert_eq!(levels(&marks, &view()), [vec![(0.0, 0.0), (0.0, 9.0), (0.999, 9.0)]]);
     }

@@ -61,8 +61,10 @@ impl<'d> ValueReader<'d> {
 
     /// Adds the position of this value to `fault`, unless it has one.
     pub(super) fn locate(&self, fault: ReadFault) -> FileError {
+        // An error about the whole document, such as a missing section, concerns no line.
         let start = (!self.path.is_empty()).then(|| self.value.span().start);
-        let (at, key) = (self.document.at_start(start), self.path.clone());
+        let at = self.document.at_start(start);
+        let key = self.path.clone();
         match fault {
             ReadFault::Located(error) => *error,
             ReadFault::Expected(expected) => {
@@ -79,7 +81,8 @@ impl<'d> ValueReader<'d> {
     fn locate_key(&self, key: &Spanned<DeString<'_>>, fault: ReadFault) -> ReadFault {
         let ReadFault::UnknownKey(known) = fault else { return fault };
         let at = self.document.at_start(Some(key.span().start));
-        let (key, table) = (key.get_ref().clone().into_owned(), self.path.clone());
+        let key = key.get_ref().clone().into_owned();
+        let table = self.path.clone();
         // A common mistake: in TOML every key after a section's header belongs to that section.
         let is_of_file = !table.is_empty() && self.top_level_keys.contains(&key.as_str());
         let known = known.to_vec();

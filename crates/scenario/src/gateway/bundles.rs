@@ -102,7 +102,8 @@ fn read(
     let locate = |path: &str| place.folder().locate(Path::new(path));
     let listen = raw.listen.map(|address| address.0.0);
     let clients: Vec<_> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
-    let open = listen.is_some_and(|it| !it.ip().to_canonical().is_loopback());
+    // Without a list of clients, only this machine may connect.
+    let open = listen.is_some_and(|address| !address.ip().to_canonical().is_loopback());
     if open && clients.is_empty() {
         return Err(place.missing_key("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
@@ -155,12 +156,12 @@ fn limits(place: &KeyContext<'_>, raw: &sections::Bundles) -> Result<AgentLimits
     let expected =
         "1 kB to a quarter of `size`, which is what one destination leaves to the others";
     place.check(good, "largest", quoted(largest), expected)?;
-    let bundles = number(place, "bundles", raw.bundles, (4..=1_000_000, ""))?.unwrap_or(BUNDLES);
-    let remembered = number(place, "remembered", raw.remembered, (100..=10_000_000, ""))?;
+    let bundles = number(place, "bundles", raw.bundles, 4..=1_000_000, "")?.unwrap_or(BUNDLES);
+    let remembered = number(place, "remembered", raw.remembered, 100..=10_000_000, "")?;
     let lifetime = raw.longest_lifetime.map_or(LIFETIME, |time| time.0.0);
     let written = quoted(format_duration(lifetime));
     place.check(LIFETIMES.contains(&lifetime), "longest_lifetime", written, "1 min to 8784 h")?;
-    let window = number(place, "window", raw.window, (1..=256, ""))?;
+    let window = number(place, "window", raw.window, 1..=256, "")?;
     Ok(AgentLimits {
         bytes: size,
         bundles: bundles as usize,

@@ -8,15 +8,14 @@ use pep::traffic::{
     TrafficSelector, UDP,
 };
 use slacp::{ClassConfig, Destination, ErrorControl};
-use units::{ByteCount, format_duration};
+use units::format_duration;
 
 use super::raw::sections;
-use super::raw::values::Aqm;
+
 use super::{guarantees, number, rate};
 use crate::FileError;
 use crate::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::place::{KeyContext, quoted};
-use crate::text::{Text, Time};
 
 const WEIGHTS: RangeInclusive<i64> = 1..=1000;
 /// Permitted lengths of a class's packet queue, in bytes; at least one packet fits.
@@ -40,17 +39,22 @@ const PROTOCOLS: [(&str, &[u8]); 7] = [
 /// a class for bundles if there is a node for them; with `packets` (a tunnel), classes get channels.
 pub(super) fn read(
     place: &KeyContext<'_>,
-    (raw, bundles, links): (Vec<sections::Class>, bool, &[&str]),
+    raw: Vec<sections::Class>,
+    bundles: bool,
+    links: &[&str],
     packets: bool,
     link: &mut slacp::Config,
 ) -> Result<TrafficClasses, FileError> {
     // Packets wait longer for capacity on demand, which takes at least a round trip to arrive.
     let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
-        true => usual(bundles).into_iter().map(|it| ClassDefinition { queue, ..it }).collect(),
+        true => {
+            usual(bundles).into_iter().map(|class| ClassDefinition { queue, ..class }).collect()
+        }
         false => definitions(place, raw, queue, links)?,
     };
-    let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
+    let guarantees =
+        definitions.iter().map(|definition| (&definition.name, definition.share.guaranteed));
     guarantees::carried(place, &link.rate, "class", guarantees)?;
     TrafficClasses::install(definitions, packets, link)
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
@@ -107,29 +111,39 @@ fn definition(
         false => "dscp, ports or protocols with it: it matches no traffic",
     };
     place.check(listed != (raw.name == DEFAULT_CLASS), "name", quoted(&raw.name), expected)?;
-    let weight = number(place, "weight", raw.weight, (WEIGHTS, ""))?;
-    let mark = raw.mark.as_ref().map_or(Ok(0), |item| {
-        code_point(item).ok_or_else(|| place.wrong_value("mark", item, DSCP_FORM))
-    })?;
-    let share = ClassConfig {
-        dscp: mark,
-        link: raw.link.map(|name| link(place, &name, links)).transpose()?,
-        weight: weight.map_or(1, |weight| weight as u16),
-        guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
-        maximum: rate::rate(place, "maximum", raw.maximum)?,
-    };
-    guarantees::within(place, share.guaranteed, share.maximum)?;
+    let share = share(place, &raw, links)?;
+    let queue = queue(place, &raw, usual)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
-    let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm, raw.gather), usual)?;
     Ok(ClassDefinition {
         name: raw.name,
         traffic,
         share,
         error_control,
         queue,
+        // Streams only if asked for: compressed lengths say something about contents (docs/decisions.md).
         compress_headers: raw.compress.unwrap_or(true),
         compress_streams: raw.compress.unwrap_or(false),
     })
+}
+
+/// Reads a class's share of the hop, its link and its mark.
+fn share(
+    place: &KeyContext<'_>,
+    raw: &sections::Class,
+    links: &[&str],
+) -> Result<ClassConfig, FileError> {
+    let weight = number(place, "weight", raw.weight, WEIGHTS, "")?;
+    let mark = raw.mark.as_ref().map_or(Ok(0), |item| {
+        code_point(item).ok_or_else(|| place.wrong_value("mark", item, DSCP_FORM))
+    })?;
+    let share = ClassConfig {
+        dscp: mark,
+        link: raw.link.as_deref().map(|name| link(place, name, links)).transpose()?,
+        weight: weight.map_or(1, |weight| weight as u16),
+        guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
+        maximum: rate::rate(place, "maximum", raw.maximum)?,
+    };
+    guarantees::within(place, share.guaranteed, share.maximum).map(|()| share)
 }
 
 /// Returns the index of the link with that name.
@@ -141,22 +155,20 @@ fn link(place: &KeyContext<'_>, name: &str, links: &[&str]) -> Result<u8, FileEr
         .ok_or_else(|| place.wrong_value("link", quoted(name), expected))
 }
 
-type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);
-
 /// Reads the settings of a class's queue; missing ones are those of `usual`.
 fn queue(
     place: &KeyContext<'_>,
-    (bytes, time, aqm, gather): RawQueue,
+    raw: &sections::Class,
     usual: PacketQueue,
 ) -> Result<PacketQueue, FileError> {
-    let bytes = bytes.map_or(usual.bytes, |bytes| bytes.0);
+    let bytes = raw.queue.map_or(usual.bytes, |bytes| bytes.0);
     place.check(QUEUES.contains(&bytes.get()), "queue", quoted(bytes), "2 kB to 100 MB")?;
-    let time = time.map_or(usual.time, |time| time.0.0);
+    let time = raw.queue_time.map_or(usual.time, |time| time.0.0);
     let value = quoted(format_duration(time));
     place.check(QUEUE_TIMES.contains(&time), "queue_time", value, "5 ms to 1 min")?;
-    let gather = gather.map_or(usual.gather, |gather| gather.0.0);
+    let gather = raw.gather.map_or(usual.gather, |gather| gather.0.0);
     place.check(gather <= MOST_GATHER, "gather", quoted(format_duration(gather)), "0 to 200 ms")?;
-    let discipline = aqm.map_or(usual.discipline, Into::into);
+    let discipline = raw.aqm.map_or(usual.discipline, Into::into);
     Ok(PacketQueue { bytes, time, discipline, gather })
 }
 

@@ -48,21 +48,21 @@ pub(super) fn terminal(
     let pool = pool(&place, &raw, intercepts)?;
     let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
-    let within_tls = secure.iter().flat_map(|it| it.tls.iter().chain(&it.https));
+    let within_tls = secure.iter().flat_map(|secure| secure.tls.iter().chain(&secure.https));
     // Without a list of clients, only this machine may ask.
     if clients.is_empty()
-        && listen.iter().chain(within_tls).any(|it| !it.ip().to_canonical().is_loopback())
+        && listen.iter().chain(within_tls).any(|address| !address.ip().to_canonical().is_loopback())
     {
         return Err(place.missing_key("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
     }
     let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
     let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
-    let prefetch = number(&place, "prefetch", raw.prefetch, (0..=1000, " per second"))?;
-    let stale = (Duration::ZERO..=LONGEST_STALE, "0 s to 168 h");
+    let prefetch = number(&place, "prefetch", raw.prefetch, 0..=1000, " per second")?;
+    let stales = Duration::ZERO..=LONGEST_STALE;
     Ok(DnsConfig {
         names: NamesConfig {
             cache: CacheLimits { bytes, entries },
-            stale: time(&place, "stale", raw.stale, STALE, stale)?,
+            stale: time(&place, "stale", raw.stale, STALE, stales, "0 s to 168 h")?,
             prefetch: prefetch.unwrap_or(PREFETCH) as u32,
             real: raw.real.into_iter().map(|domain| domain.0).collect(),
             pool,
@@ -78,8 +78,11 @@ pub(super) fn terminal(
 
 /// Reads the listeners for DNS over TLS and HTTPS.
 fn secure(place: &KeyContext<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, FileError> {
-    let all = |given: &[Text<AddressWithPort>]| given.iter().map(|it| it.0.0).collect::<Vec<_>>();
-    let (tls, https) = (all(&raw.tls), all(&raw.https));
+    let all = |given: &[Text<AddressWithPort>]| {
+        given.iter().map(|address| address.0.0).collect::<Vec<_>>()
+    };
+    let tls = all(&raw.tls);
+    let https = all(&raw.https);
     let file = |path: &String| place.folder().locate(Path::new(path));
     let files = [("certificate", &raw.certificate), ("key", &raw.key)];
     if tls.is_empty() && https.is_empty() {
@@ -105,7 +108,7 @@ pub(super) fn hub(
     raw: sections::HubDns,
 ) -> Result<HubDnsConfig, FileError> {
     let place = place.within("dns");
-    let questions = number(&place, "questions", raw.questions, (1..=512, ""))?;
+    let questions = number(&place, "questions", raw.questions, 1..=512, "")?;
     Ok(HubDnsConfig {
         servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
         questions: questions.unwrap_or(QUESTIONS) as usize,
@@ -133,13 +136,14 @@ fn pool(
         };
         let expected = "at least 256 addresses: /8 to /24, or /8 to /120 of IPv6";
         place.check((8..=longest).contains(&prefix.length()), &key, quoted(prefix), expected)?;
-        let is_first = !prefixes[..index].iter().any(|it| IpFamily::of(it.address()) == version);
+        let is_first =
+            !prefixes[..index].iter().any(|earlier| IpFamily::of(earlier.address()) == version);
         place.check(is_first, &key, quoted(prefix), "one prefix of each IP version")?;
     }
     let has_v4 = prefixes.iter().any(|prefix| prefix.address().is_ipv4());
     place.check(has_v4, "pool", "none of IPv4", "a prefix of IPv4, which every client has")?;
-    let range = (POOL_TIMES, "1 min to 24 h");
-    let time = time(place, "pool_time", raw.pool_time, POOL_TIME, range)?;
+    let expected = "1 min to 24 h";
+    let time = time(place, "pool_time", raw.pool_time, POOL_TIME, POOL_TIMES, expected)?;
     Ok(instant.then_some(PoolConfig { prefixes, time }))
 }
 
@@ -149,7 +153,8 @@ fn time(
     key: &str,
     time: Option<Text<Time>>,
     usual: Duration,
-    (range, expected): (RangeInclusive<Duration>, &str),
+    range: RangeInclusive<Duration>,
+    expected: &str,
 ) -> Result<Duration, FileError> {
     let time = time.map_or(usual, |time| time.0.0);
     place.check(range.contains(&time), key, quoted(format_duration(time)), expected).map(|()| time)

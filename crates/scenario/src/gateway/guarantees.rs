@@ -13,7 +13,7 @@ pub(super) fn within(
     guaranteed: Option<BitRate>,
     maximum: Option<BitRate>,
 ) -> Result<(), FileError> {
-    let (Some(guaranteed), Some(maximum)) = (guaranteed, maximum) else { return Ok(()) };
+    let Some((guaranteed, maximum)) = guaranteed.zip(maximum) else { return Ok(()) };
     let expected = format!("at most its maximum, {maximum}");
     place.check(guaranteed <= maximum, "guaranteed", quoted(guaranteed), expected)
 }
@@ -30,7 +30,7 @@ pub(super) fn carried(
     for (index, (name, guaranteed)) in guarantees.into_iter().enumerate() {
         let place = place.within(sections).within(index);
         if let Some(guaranteed) = guaranteed {
-            taken = fits(&place, rate, taken, (name, guaranteed))?;
+            taken = fits(&place, rate, taken, name, guaranteed)?;
         }
     }
     Ok(())
@@ -42,7 +42,8 @@ pub(super) fn fits(
     place: &KeyContext<'_>,
     rate: &slacp::Rate,
     taken: u64,
-    (name, guaranteed): (impl Display, BitRate),
+    name: impl Display,
+    guaranteed: BitRate,
 ) -> Result<u64, FileError> {
     if let slacp::Rate::Fixed(rate) = rate {
         let rest = BitRate::from_bits_per_second(rate.bits_per_second().saturating_sub(taken));

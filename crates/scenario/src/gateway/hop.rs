@@ -31,7 +31,7 @@ impl HopKeys {
         rate: slacp::Rate,
     ) -> Result<slacp::Config, FileError> {
         let mut link = slacp::Config::new(rate);
-        if let Some(mtu) = number(place, "mtu", self.mtu, (MTU, " bytes"))? {
+        if let Some(mtu) = number(place, "mtu", self.mtu, MTU, " bytes")? {
             link.mtu = mtu as u16;
         }
         link.burst = burst(place, self.burst, link.mtu)?;

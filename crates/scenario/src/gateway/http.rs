@@ -43,7 +43,8 @@ pub(super) fn terminal(
     let answer = intercept.ok_or_else(missing)?.answer;
     place.check(answer == AnswerTiming::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
-    let (sites, tls_ports) = (sites(&place, raw.site)?, tls_ports(&place, raw.tls_ports)?);
+    let sites = sites(&place, raw.site)?;
+    let tls_ports = tls_ports(&place, raw.tls_ports)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
     let ports = ports(&place, raw.ports)?;
     let twice = ports.iter().position(|port| !sites.is_empty() && tls_ports.contains(port));
@@ -60,8 +61,15 @@ pub(super) fn terminal(
         },
     )?;
     let offline = raw.offline.unwrap_or(true);
-    let (cache, directory) = (kept.cache, kept.directory);
-    Ok(HttpConfig { ports, cache, directory, sites, tls_ports, authorities, offline })
+    Ok(HttpConfig {
+        ports,
+        cache: kept.cache,
+        directory: kept.directory,
+        sites,
+        tls_ports,
+        authorities,
+        offline,
+    })
 }
 
 /// Keys of the cache, which terminals and hubs have in common.

@@ -59,7 +59,7 @@ pub(super) fn usual_volume(
     let place = place.within("limits");
     let period = raw.quota_period.as_ref().map(|period| period.0);
     let then = raw.quota_then.as_ref().map(|then| then.0.clone());
-    volume(&place, VolumeDefaults::default(), (raw.quota, period, then))
+    volume(&place, VolumeDefaults::default(), raw.quota, period, then)
 }
 
 /// Reads the rates of classes towards one terminal. Without `known`, the hub's classes, any name is
@@ -105,7 +105,7 @@ pub(super) fn volume_of_terminal(
     let period = raw.quota_period.as_ref().map(|period| period.0);
     let then = raw.quota_then.as_ref().map(|then| then.0.clone());
     let VolumeDefaults { quota, period, then } =
-        volume(place, usual.clone(), (raw.quota, period, then))?;
+        volume(place, usual.clone(), raw.quota, period, then)?;
     let Some(volume) = quota else { return Ok(None) };
     if let ExhaustedAction::Class(name) = &then
         && let Some(classes) = classes.filter(|classes| classes.id_of(name).is_none())
@@ -121,13 +121,12 @@ pub(super) fn volume_of_terminal(
 fn volume(
     place: &KeyContext<'_>,
     usual: VolumeDefaults,
-    (quota, period, then): (
-        Option<Text<ByteCount>>,
-        Option<RenewalPeriod>,
-        Option<ExhaustedAction>,
-    ),
+    quota: Option<Text<ByteCount>>,
+    period: Option<RenewalPeriod>,
+    then: Option<ExhaustedAction>,
 ) -> Result<VolumeDefaults, FileError> {
-    let (quota, then) = (quota.map(|quota| quota.0), then.unwrap_or(usual.then));
+    let quota = quota.map(|quota| quota.0);
+    let then = then.unwrap_or(usual.then);
     let some = quota.is_none_or(|quota| quota.get() > 0);
     place.check(some, "quota", quoted(quota.unwrap_or_default()), "above 0")?;
     let rate_is_some = !matches!(then, ExhaustedAction::Rate(rate) if rate.bits_per_second() == 0);
@@ -143,7 +142,7 @@ fn share(
     place: &KeyContext<'_>,
     raw: &sections::PermittedTerminal,
 ) -> Result<SessionShare, FileError> {
-    let weight = number(place, "weight", raw.weight, (WEIGHT, ""))?;
+    let weight = number(place, "weight", raw.weight, WEIGHT, "")?;
     let guaranteed = rate::rate(place, "guaranteed", raw.guaranteed)?;
     let maximum = rate::rate(place, "maximum", raw.maximum)?;
     guarantees::within(place, guaranteed, maximum)?;
@@ -155,9 +154,9 @@ fn limited(
     usual: TerminalQuota,
     [connections, per_second, lookups]: [Option<i64>; 3],
 ) -> Result<TerminalQuota, FileError> {
-    let connections = number(place, "max_connections", connections, (CONNECTIONS, ""))?;
-    let per_second = number(place, "connections_per_second", per_second, (PER_SECOND, ""))?;
-    let lookups = number(place, "lookups", lookups, (LOOKUPS, ""))?;
+    let connections = number(place, "max_connections", connections, CONNECTIONS, "")?;
+    let per_second = number(place, "connections_per_second", per_second, PER_SECOND, "")?;
+    let lookups = number(place, "lookups", lookups, LOOKUPS, "")?;
     Ok(TerminalQuota {
         connections: connections.map(|most| most as u64).or(usual.connections),
         per_second: per_second.map_or(usual.per_second, |pace| pace as u32),

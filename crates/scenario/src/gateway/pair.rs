@@ -18,7 +18,7 @@ use super::policies::PolicyActions;
 use super::rate::RateKeys;
 use super::raw::sections;
 use super::raw::values::PublicKeyText;
-use super::shared::{SharedKeys, shared_keys};
+use super::shared::{SharedKeys, SharedSettings, shared_keys};
 use super::{
     ConfigFile, KeySource, RawHub, RawTerminal, bundles, dns, egress, entrances, http, limits,
     policies,
@@ -137,38 +137,23 @@ pub(super) fn hub<E: Display>(
     file: &ConfigFile<'_>,
     key: impl Fn(KeySource) -> Result<KeyPair, E>,
 ) -> Result<HubConfig, FileError> {
-    let next_identity = next_identity(place, raw.next_key_file.as_deref(), &key)?;
     let identity_until = raw.key_until.map(|end| end.0);
-    if identity_until.is_some() && next_identity.is_none() {
-        return Err(place.missing_key("next_key_file", "the file with the key after `key_until`"));
-    }
+    let next_key_file = raw.next_key_file.as_deref();
+    let next_identity = next_identity(place, next_key_file, identity_until.is_some(), &key)?;
     let mut shared = shared_keys!(raw, LinkSide::Hub).read(place, file, &key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
     shared.link.exchanges = http.is_some();
     egress::no_allow_loopback(place, raw.allow_loopback)?;
-    let volume = limits::usual_volume(place, raw.limits.as_ref())?;
-    let defaults = PermitDefaults {
-        volume,
-        egress: egress::usual(place, raw.egress)?,
-        quota: limits::usual(place, raw.limits)?,
-        carrier: carrier(place, raw.carrier)?,
-    };
+    let defaults = permit_defaults(place, raw.limits, raw.egress, raw.carrier)?;
     let permits = raw.permits.map(|directory| place.folder().locate(Path::new(&directory)));
     let etcd = raw.etcd.map(|raw| etcd(&place.within("etcd"), raw)).transpose()?;
     let elsewhere = permits.is_some() || etcd.is_some();
     if raw.terminal.is_empty() && !elsewhere {
-        let expected = "at least one section [[terminal]], `permits` or [etcd]";
-        return Err(place.missing_key("terminal", expected));
+        return Err(place.missing_key("terminal", TERMINAL));
     }
-    let known = (Some(&shared.classes), Some(&shared.links[..]));
-    let mut list = TerminalList::new(&defaults, &shared.link.rate, known, shared.tunnel.is_some());
-    list.reserve_keys_of_hub(&shared.identity, next_identity.as_ref());
-    for (index, raw) in raw.terminal.into_iter().enumerate() {
-        list.add(&place.within("terminal").within(index), raw)?;
-    }
-    let terminals = list.terminals;
+    let terminals = terminals(place, raw.terminal, &defaults, &shared, next_identity.as_ref())?;
     let bundles = |raw| bundles::hub(place, raw, &terminals, elsewhere);
     let bundles = raw.bundles.map(bundles).transpose()?;
     shared.link.bundles = bundles.is_some();
@@ -185,11 +170,7 @@ pub(super) fn hub<E: Display>(
         identity_until,
         listen: shared.listen,
         listen_tcp: raw.listen_tcp.map(|address| address.0.0),
-        tls: tls(
-            place,
-            raw.listen_tcp.is_some(),
-            (raw.listen_tcp_certificate, raw.listen_tcp_key),
-        )?,
+        tls: tls(place, raw.listen_tcp.is_some(), raw.listen_tcp_certificate, raw.listen_tcp_key)?,
         workers: workers(place, raw.workers)?,
         link: shared.link,
         links: shared.links,
@@ -211,6 +192,43 @@ pub(super) fn hub<E: Display>(
     })
 }
 
+const TERMINAL: &str = "at least one section [[terminal]], `permits` or [etcd]";
+
+/// Reads the settings of terminals that do not have their own.
+fn permit_defaults(
+    place: &KeyContext<'_>,
+    limits: Option<sections::Limits>,
+    egress: Option<sections::Egress>,
+    name: Option<String>,
+) -> Result<PermitDefaults, FileError> {
+    Ok(PermitDefaults {
+        volume: limits::usual_volume(place, limits.as_ref())?,
+        egress: egress::usual(place, egress)?,
+        quota: limits::usual(place, limits)?,
+        carrier: carrier(place, name)?,
+    })
+}
+
+/// Reads the sections `[[terminal]]`.
+fn terminals(
+    place: &KeyContext<'_>,
+    raw: Vec<sections::PermittedTerminal>,
+    defaults: &PermitDefaults,
+    shared: &SharedSettings,
+    next_identity: Option<&KeyPair>,
+) -> Result<Vec<PermittedTerminal>, FileError> {
+    let links = Some(&shared.links[..]);
+    let tunnel = shared.tunnel.is_some();
+    let mut list =
+        TerminalList::new(defaults, &shared.link.rate, Some(&shared.classes), links, tunnel);
+    // First, so that no terminal can be given a key of the hub.
+    list.reserve_keys_of_hub(&shared.identity, next_identity);
+    for (index, raw) in raw.into_iter().enumerate() {
+        list.add(&place.within("terminal").within(index), raw)?;
+    }
+    Ok(list.terminals)
+}
+
 /// Reads the section `[etcd]`.
 fn etcd(place: &KeyContext<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError> {
     let members: Vec<HubAddress> = raw.members.into_iter().map(|member| member.0).collect();
@@ -229,15 +247,19 @@ fn etcd(place: &KeyContext<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileE
         true => Ok(()),
         false => Err(place.missing_key(name, why)),
     };
-    let (authorities, certificate, key) = (raw.authorities, raw.certificate, raw.key);
+    let authorities = raw.authorities;
+    let certificate = raw.certificate;
+    let key = raw.key;
     let is_plain = authorities.is_none() && certificate.is_none() && key.is_none();
     needs(raw.tls || is_plain, "tls", "true, as there are certificates")?;
     needs(key.is_none() || certificate.is_some(), "certificate", "the certificate of the key")?;
     needs(certificate.is_none() || key.is_some(), "key", "the key of the certificate")?;
     let identity = certificate.zip(key);
-    let identity = identity.map(|(it, key)| TlsFiles { certificate: at(it), key: at(key) });
+    let identity =
+        identity.map(|(certificate, key)| TlsFiles { certificate: at(certificate), key: at(key) });
     let tls = raw.tls.then(|| EtcdTls { authorities: authorities.map(at), identity });
-    let (user, file) = (raw.user, raw.password_file);
+    let user = raw.user;
+    let file = raw.password_file;
     needs(file.is_none() || user.is_some(), "user", "whose password it is")?;
     needs(user.is_none() || file.is_some(), "password_file", "the file with the user's password")?;
     let login = user.zip(file).map(|(user, file)| EtcdLogin { user, password_file: at(file) });
@@ -247,14 +269,21 @@ fn etcd(place: &KeyContext<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileE
 /// Maximum number of members of an etcd.
 const MOST_MEMBERS: usize = 16;
 
-/// Reads the private key that `next_key_file` names.
+/// Reads the private key that `next_key_file` names; it is needed if the present key has an end.
 fn next_identity<E: Display>(
     place: &KeyContext<'_>,
     file: Option<&str>,
+    has_end: bool,
     key: impl Fn(KeySource) -> Result<KeyPair, E>,
 ) -> Result<Option<KeyPair>, FileError> {
     const NAME: &str = "next_key_file";
-    let Some(file) = file else { return Ok(None) };
+    let file = match file {
+        Some(file) => file,
+        None if has_end => {
+            return Err(place.missing_key(NAME, "the file with the key after `key_until`"));
+        }
+        None => return Ok(None),
+    };
     let source = KeySource::File(place.folder().locate(Path::new(file)));
     key(source).map(Some).map_err(|error| place.unreadable(NAME, error))
 }
@@ -271,10 +300,11 @@ pub(super) fn public_key(
 fn tls(
     place: &KeyContext<'_>,
     listens: bool,
-    files: (Option<String>, Option<String>),
+    certificate: Option<String>,
+    key: Option<String>,
 ) -> Result<Option<TlsFiles>, FileError> {
     let at = |path: String| place.folder().locate(Path::new(&path));
-    match files {
+    match (certificate, key) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) if !listens => {
             Err(place.missing_key("listen_tcp", "as there is a certificate"))
@@ -302,13 +332,14 @@ pub(super) fn carrier(
     place: &KeyContext<'_>,
     name: Option<String>,
 ) -> Result<Option<String>, FileError> {
-    name_of(place, ("carrier", "the name of a forward link, like \"ku-1\""), name)
+    name_of(place, "carrier", "the name of a forward link, like \"ku-1\"", name)
 }
 
 /// Checks that a name which terminals share is not blank.
 pub(super) fn name_of(
     place: &KeyContext<'_>,
-    (key, expected): (&str, &'static str),
+    key: &str,
+    expected: &'static str,
     name: Option<String>,
 ) -> Result<Option<String>, FileError> {
     let named = name.as_ref().is_none_or(|name| !name.trim().is_empty());

@@ -37,7 +37,8 @@ impl PermittedTerminals {
     /// refused permit does not affect the others.
     pub fn read(config: &HubConfig, permits: &[ConfigFile<'_>]) -> Self {
         let mut list = TerminalList::of(config);
-        let (mut paths, mut refused) = (BTreeMap::new(), Vec::new());
+        let mut paths = BTreeMap::new();
+        let mut refused = Vec::new();
         for file in permits {
             let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
             let read = file.parse(FileKind::Permit, |place, raw: RawPermit| {
@@ -47,6 +48,7 @@ impl PermittedTerminals {
             });
             let path = file.path.to_owned();
             match (read, list.terminals.last()) {
+                // The terminal of the permit that was just read.
                 (Ok(()), Some(added)) => drop(paths.insert(added.name.clone(), path)),
                 (Ok(()), None) => {}
                 (Err(error), _) => refused.push((path, error)),
@@ -70,6 +72,7 @@ impl PermittedTerminals {
             let rest = line.trim_start().strip_prefix(key);
             rest.is_some_and(|rest| rest.trim_start().starts_with('='))
         };
+        // Edited as text, which keeps comments and the order of the keys.
         let mut enrolled = String::new();
         for line in text.lines().filter(|line| !begins(line, "expires")) {
             match begins(line, "invite") && line.contains(&format_public_key(invitation)) {
@@ -100,7 +103,7 @@ impl PermittedTerminals {
         };
         // The hub's rate is not known here; with a reported rate, any guarantee is accepted.
         let rate = Rate::Modem { initial: BitRate::default() };
-        let mut list = TerminalList::new(&defaults, &rate, (None, None), false);
+        let mut list = TerminalList::new(&defaults, &rate, None, None, false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
             // The name may be that of the file, which cannot be wrong.
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
@@ -131,7 +134,8 @@ impl<'a> TerminalList<'a> {
     pub(super) fn new(
         defaults: &'a PermitDefaults,
         rate: &'a Rate,
-        (classes, links): (Option<&'a TrafficClasses>, Option<&'a [LinkConfig]>),
+        classes: Option<&'a TrafficClasses>,
+        links: Option<&'a [LinkConfig]>,
         tunnel: bool,
     ) -> Self {
         Self {
@@ -150,9 +154,10 @@ impl<'a> TerminalList<'a> {
 
     /// Creates a list with the terminals of a hub's file.
     fn of(config: &'a HubConfig) -> Self {
-        let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
-        let known = (Some(&config.classes), Some(&config.links[..]));
-        let mut list = Self::new(&config.defaults, rate, known, tunnel);
+        let rate = &config.link.rate;
+        let tunnel = config.tunnel.is_some();
+        let links = Some(&config.links[..]);
+        let mut list = Self::new(&config.defaults, rate, Some(&config.classes), links, tunnel);
         list.reserve_keys_of_hub(&config.identity, config.next_identity.as_ref());
         for terminal in &config.terminals {
             list.insert(terminal.clone());
@@ -179,12 +184,13 @@ impl<'a> TerminalList<'a> {
         let key = self.key(place, raw.key, raw.invite)?;
         self.check_networks(place, &name, &raw.networks)?;
         let carrier = carrier(place, raw.carrier)?.or_else(|| self.defaults.carrier.clone());
-        self.check_guarantee(place, &name, (quota.share.guaranteed, carrier.is_some()))?;
+        self.check_guarantee(place, &name, quota.share.guaranteed, carrier.is_some())?;
         let networks = raw.networks.into_iter().map(|network| network.0).collect();
         let egress = egress::of_terminal(place, &self.defaults.egress, raw.reach, raw.deny)?;
-        let cache = name_of(place, ("cache", "the name of a cache, like \"fleet\""), raw.cache)?;
+        let cache = name_of(place, "cache", "the name of a cache, like \"fleet\"", raw.cache)?;
         let expires = raw.expires.map(|expires| expires.0);
         let invited = raw.invite.is_some();
+        // Only now, so that a refused terminal leaves nothing in the list.
         self.insert(PermittedTerminal {
             name,
             key,
@@ -271,7 +277,8 @@ impl<'a> TerminalList<'a> {
         &self,
         place: &KeyContext<'_>,
         name: &str,
-        (guaranteed, on_carrier): (Option<BitRate>, bool),
+        guaranteed: Option<BitRate>,
+        on_carrier: bool,
     ) -> Result<(), FileError> {
         let Some(guaranteed) = guaranteed else { return Ok(()) };
         if let Rate::Auto { .. } = self.rate
@@ -281,6 +288,6 @@ impl<'a> TerminalList<'a> {
                 "no such key, or a `carrier`, or a `rate` of the hub other than \"auto\"";
             return Err(place.wrong_value("guaranteed", quoted(guaranteed), expected));
         }
-        guarantees::fits(place, self.rate, self.guaranteed, (name, guaranteed)).map(drop)
+        guarantees::fits(place, self.rate, self.guaranteed, name, guaranteed).map(drop)
     }
 }

@@ -34,11 +34,11 @@ impl RateKeys {
         let initial = self.initial.map(|initial| Text(initial.0.0));
         let initial = rate(place, "initial_rate", initial)?;
         let maximum = rate(place, "maximum_rate", self.maximum)?;
-        let (ceiling, probe) = (maximum, self.probe.unwrap_or(true));
+        let probe = self.probe.unwrap_or(true);
         let source = match (choice, initial) {
-            (RateChoice::Auto, _) => slacp::Rate::Auto { ceiling, probe },
+            (RateChoice::Auto, _) => slacp::Rate::Auto { ceiling: maximum, probe },
             (RateChoice::Modem, Some(initial)) => slacp::Rate::Modem { initial },
-            (RateChoice::Modem, None) => slacp::Rate::ModemOrAuto { ceiling, probe },
+            (RateChoice::Modem, None) => slacp::Rate::ModemOrAuto { ceiling: maximum, probe },
             (RateChoice::Fixed(rate), _) => slacp::Rate::Fixed(above_zero(place, "rate", rate)?),
         };
         if let Some(initial) = initial {

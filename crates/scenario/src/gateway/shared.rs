@@ -109,8 +109,8 @@ impl SharedKeys {
         let links = links::read(place, self.links, &link.rate, self.side)?;
         link.links = links.iter().map(|link| link.rate.clone()).collect();
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        let written = (self.class, self.bundles, &names[..]);
-        let classes = classes::read(place, written, tunnel.is_some(), &mut link)?;
+        let packets = tunnel.is_some();
+        let classes = classes::read(place, self.class, self.bundles, &names, packets, &mut link)?;
         let operation = self.operation.read(place, file)?;
         Ok(SharedSettings {
             identity: identity(place, self.private_key, self.private_key_file, key)?,

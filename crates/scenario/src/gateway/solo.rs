@@ -94,8 +94,8 @@ fn wan(
     for (index, name) in raw.interfaces.iter().enumerate() {
         interface(place, &format!("interfaces.{index}"), name)?;
     }
-    let usual = (DEVICE, tunnel::USUAL_MTU);
-    let device = tunnel::device_of(place, (raw.name, raw.device, raw.mtu), usual)?;
+    let usual_mtu = tunnel::USUAL_MTU;
+    let device = tunnel::device_of(place, raw.name, raw.device, raw.mtu, DEVICE, usual_mtu)?;
     let tcp = stack_tcp(&place.within("tcp"), &raw.tcp.unwrap_or_default())?;
     Ok((wan, Some(StackConfig { tcp: tcp.into(), device, interfaces: raw.interfaces })))
 }
@@ -111,6 +111,7 @@ fn stack_tcp(place: &KeyContext<'_>, raw: &RawTcp) -> Result<Config, FileError> 
     let good = config.sharing == TcbSharing::None;
     let expected = "none: the connections of a gateway learn nothing from each other";
     place.check(good, "tcb-sharing", "another value", expected)?;
+    // A profile decides about SNACK itself.
     if !raw.contains_key("profile") && !raw.contains_key("snack") {
         config.snack = true;
     }

@@ -23,22 +23,25 @@ pub(super) fn read(
 ) -> Result<TunnelConfig, FileError> {
     let sections::Tunnel { name, device, mtu, clamp_mss } = raw;
     let usual_mtu = link.mtu.max(USUAL_MTU);
-    let device = device_of(&place.within("tunnel"), (name, device, mtu), (NAME, usual_mtu))?;
+    let device = device_of(&place.within("tunnel"), name, device, mtu, NAME, usual_mtu)?;
     Ok(TunnelConfig { clamp_mss: clamp_mss.unwrap_or(device.clamp_mss), ..device })
 }
 
 /// Reads the keys `name`, `device` and `mtu` of a network device, with defaults of name and MTU.
 pub(super) fn device_of(
     place: &KeyContext<'_>,
-    (name, device, mtu): (Option<String>, Option<Device>, Option<i64>),
-    (usual_name, usual_mtu): (&str, u16),
+    name: Option<String>,
+    device: Option<Device>,
+    mtu: Option<i64>,
+    usual_name: &str,
+    usual_mtu: u16,
 ) -> Result<TunnelConfig, FileError> {
     let name = name.unwrap_or_else(|| usual_name.to_owned());
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.bytes().all(known);
     let expected = "a device name of 1 to 15 letters, digits, or any of \"-_.\"";
     place.check(good, "name", quoted(&name), expected)?;
-    let mtu = number(place, "mtu", mtu, (MTU, " bytes"))?;
+    let mtu = number(place, "mtu", mtu, MTU, " bytes")?;
     Ok(TunnelConfig {
         name,
         device: device.map_or(TunnelDevice::Auto, Into::into),

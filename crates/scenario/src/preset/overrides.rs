@@ -153,13 +153,15 @@ impl PresetOverrides {
     }
 
     fn of_forward(&self) -> RawLink {
-        let (rate, rate_trace) = (self.rate.map(Text), file(&self.rate_trace));
+        let rate = self.rate.map(Text);
+        let rate_trace = file(&self.rate_trace);
         let policer = self.policer.map(Text);
         RawLink { rate, rate_trace, policer, ..RawLink::default() }
     }
 
     fn of_return(&self) -> RawLink {
-        let (rate, rate_trace) = (self.return_rate.map(Text), file(&self.return_rate_trace));
+        let rate = self.return_rate.map(Text);
+        let rate_trace = file(&self.return_rate_trace);
         let policer = self.return_policer.map(Text);
         RawLink { rate, rate_trace, policer, ..RawLink::default() }
     }

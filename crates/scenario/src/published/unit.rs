@@ -83,7 +83,8 @@ impl Unit {
 
     /// Converts a value of this unit to another one; `None` if they have different dimensions.
     pub fn in_unit(self, value: f64, other: Self) -> Option<f64> {
-        let ((dimension, size), (of_other, size_of_other)) = (self.measure(), other.measure());
+        let (dimension, size) = self.measure();
+        let (of_other, size_of_other) = other.measure();
         (dimension == of_other).then(|| value * size / size_of_other)
     }
 

@@ -139,7 +139,8 @@ impl CaseDesign {
 /// out of the name.
 fn combinations(factors: &[Factor], all: Vec<factors::LevelCombination>) -> Vec<CaseChange> {
     let change = |combination: factors::LevelCombination| {
-        let (mut names, mut sets) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut sets = Vec::new();
         for (factor, level) in factors.iter().zip(&combination) {
             let level = &factor.levels[*level];
             names.extend((!level.name.is_empty()).then_some(&level.name[..]));
@@ -170,6 +171,7 @@ fn check_names(place: &KeyContext<'_>, changes: &[CaseChange]) -> Result<(), Fil
     let mut names = BTreeSet::new();
     for CaseChange { name, sets, .. } in changes {
         let name = name.as_deref().unwrap_or_default();
+        // The error points at the level or case that gave the name.
         let (table, key) = match sets.last() {
             Some(CaseKeyChange::Table(table)) => (&table[..], "name"),
             Some(CaseKeyChange::Value { at, .. }) => at.rsplit_once('.').unwrap_or((at, "")),
@@ -203,7 +205,8 @@ fn apply<'a>(
             }
             CaseKeyChange::Value { key, at, value } => {
                 let path = document.value(key).and_then(DeValue::as_str).unwrap_or_default();
-                let (of_key, of_value) = (document.start(key), document.start(at));
+                let of_key = document.start(key);
+                let of_value = document.start(at);
                 // The positions of key and level, so that an error in the case points there.
                 let written = Spanned::new(of_key..of_key, path.to_owned().into());
                 let value = Spanned::new(of_value..of_value, value.value());

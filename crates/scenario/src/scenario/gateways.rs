@@ -105,35 +105,43 @@ pub(super) enum HopProtocol {
     Slacp,
 }
 
+/// Returns the places of the splits; `None` without gateways. Each of them needs one of the protocols.
+fn split_mode(
+    place: &KeyContext<'_>,
+    split: Splitting,
+    hop: HopProtocol,
+) -> Result<Option<SplitMode>, FileError> {
+    let mode = match (split, hop) {
+        (Splitting::None, _) => return Ok(None),
+        (Splitting::Two, HopProtocol::Tcp) => SplitMode::Two,
+        (Splitting::Three, HopProtocol::Tcp) => SplitMode::ThreeTcp,
+        (Splitting::Three, HopProtocol::Slacp) => SplitMode::ThreeSlacp,
+        (Splitting::Packets, HopProtocol::Slacp) => SplitMode::Packets,
+        (Splitting::Window, HopProtocol::Tcp) => SplitMode::Window,
+        (Splitting::Spacing, HopProtocol::Tcp) => SplitMode::Spacing,
+        (Splitting::Window | Splitting::Spacing, HopProtocol::Slacp) => {
+            let expected = "\"tcp\": connections are not split";
+            return Err(place.wrong_value("hop", "\"slacp\"", expected));
+        }
+        (Splitting::Packets, HopProtocol::Tcp) => {
+            return Err(place.wrong_value("hop", "\"tcp\"", "\"slacp\" to carry packets"));
+        }
+        (Splitting::Two, HopProtocol::Slacp) => {
+            let expected = "a gateway on each side: split = \"three\"";
+            return Err(place.wrong_value("hop", "\"slacp\"", expected));
+        }
+    };
+    Ok(Some(mode))
+}
+
 impl GatewaysSpec {
     pub(super) fn read(
         place: &KeyContext<'_>,
         raw: Option<RawGateways>,
     ) -> Result<Option<Self>, FileError> {
         let Some(raw) = raw else { return Ok(None) };
-        let split = match (raw.split, raw.hop.unwrap_or(HopProtocol::Tcp)) {
-            (Splitting::None, _) => return Ok(None),
-            (Splitting::Two, HopProtocol::Tcp) => SplitMode::Two,
-            (Splitting::Three, HopProtocol::Tcp) => SplitMode::ThreeTcp,
-            (Splitting::Three, HopProtocol::Slacp) => SplitMode::ThreeSlacp,
-            (Splitting::Packets, HopProtocol::Slacp) => SplitMode::Packets,
-            (Splitting::Window, HopProtocol::Tcp) => SplitMode::Window,
-            (Splitting::Spacing, HopProtocol::Tcp) => SplitMode::Spacing,
-            (Splitting::Window | Splitting::Spacing, HopProtocol::Slacp) => {
-                return Err(place.wrong_value(
-                    "hop",
-                    "\"slacp\"",
-                    "\"tcp\": connections are not split",
-                ));
-            }
-            (Splitting::Packets, HopProtocol::Tcp) => {
-                return Err(place.wrong_value("hop", "\"tcp\"", "\"slacp\" to carry packets"));
-            }
-            (Splitting::Two, HopProtocol::Slacp) => {
-                let expected = "a gateway on each side: split = \"three\"";
-                return Err(place.wrong_value("hop", "\"slacp\"", expected));
-            }
-        };
+        let hop = raw.hop.unwrap_or(HopProtocol::Tcp);
+        let Some(split) = split_mode(place, raw.split, hop)? else { return Ok(None) };
         let rate = |key, rate: Option<Text<BitRate>>| {
             let rate = rate.map(|text| text.0);
             let good = rate.is_none_or(|rate| rate.bits_per_second() > 0);

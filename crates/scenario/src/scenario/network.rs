@@ -92,7 +92,8 @@ fn platforms(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileE
             let good = (1..=terminals).contains(count);
             place.check(good, "platforms", count, "1 or more, at most the terminals")?;
             // The first platforms get one terminal more if the division leaves a rest.
-            let (each, more) = (terminals / count, terminals % count);
+            let each = terminals / count;
+            let more = terminals % count;
             Ok((0..*count).map(|number| each + u32::from(number < more)).collect())
         }
         Some(RawPlatforms::Terminals(list)) => {

@@ -56,6 +56,7 @@ impl App for BulkTransfer {
                 }
             }
             AppNotice::ExchangeDone(talk) => {
+                // A transfer that lasts until a time has been recorded by `stop`.
                 if matches!(self.amount, BulkAmount::Bytes(_)) {
                     let bytes = world.app_stats(me).bytes;
                     world.record_work_unit(

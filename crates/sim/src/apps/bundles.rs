@@ -105,6 +105,7 @@ impl App for BundleTransfer {
                 (0..self.links.len()).for_each(|at| self.connect(world, me, at));
             }
             AppNotice::Wake(wish) => {
+                // Each link has two numbers, from CONNECT on.
                 let at = ((wish - CONNECT) / 2) as usize;
                 match wish - 2 * at as u64 {
                     CONNECT => self.connect(world, me, at),
@@ -138,12 +139,8 @@ impl BundleTransfer {
         self.links[at].talk = Some(talk);
         world.report_requests(talk);
         let header = ContactHeader::OURS.encode().len() as u64;
-        self.send_message(
-            world,
-            me,
-            at,
-            (ExchangeSizes { request: header, reply: header }, BundleMessage::Contact),
-        );
+        let turn = ExchangeSizes { request: header, reply: header };
+        self.send_message(world, me, at, turn, BundleMessage::Contact);
     }
 
     fn send_message(
@@ -151,7 +148,8 @@ impl BundleTransfer {
         world: &mut World,
         me: AppId,
         at: usize,
-        (turn, what): (ExchangeSizes, BundleMessage),
+        turn: ExchangeSizes,
+        what: BundleMessage,
     ) {
         let link = &mut self.links[at];
         let Some(talk) = link.talk else { return };
@@ -182,6 +180,7 @@ impl BundleTransfer {
         if world.now() >= link.last_heard + link.silence_limit() {
             self.end_session(world, me, at);
         } else {
+            // The peer has answered since the wake-up was set.
             self.watch(world, me, at);
         }
     }
@@ -190,6 +189,7 @@ impl BundleTransfer {
     fn arrived(&mut self, world: &mut World, me: AppId, talk: SlabKey) {
         let Some(at) = self.link_of(talk) else { return };
         let link = &mut self.links[at];
+        // Segments arrive in order, so this is the first one that had not arrived.
         let what = link.unanswered.get(link.arrived).copied();
         link.arrived += 1;
         if let Some(BundleMessage::Segment(Some(id))) = what {
@@ -208,10 +208,11 @@ impl BundleTransfer {
         match what {
             BundleMessage::Contact => {
                 let [request, reply] = self.chain.parameters(at);
-                let what = (ExchangeSizes { request, reply }, BundleMessage::Parameters);
-                self.send_message(world, me, at, what);
+                let turn = ExchangeSizes { request, reply };
+                self.send_message(world, me, at, turn, BundleMessage::Parameters);
             }
             BundleMessage::Parameters => {
+                // A session that could be set up ends the growth of the pauses.
                 (link.is_up, link.pause) = (true, PAUSES.0);
                 self.chain.set_link(at, true);
                 self.send_ready(world, me);
@@ -227,7 +228,7 @@ impl BundleTransfer {
     /// Sends the bundles that the agents have ready; finishes when all have been delivered.
     fn send_ready(&mut self, world: &mut World, me: AppId) {
         while let Some((at, id, bytes)) = self.chain.next_to_send() {
-            self.send(world, me, at, (id, bytes));
+            self.send(world, me, at, id, bytes);
         }
         if self.chain.is_delivered() && !world.app_stats(me).done {
             let deed = WorkUnit { begin: self.start, end: world.now(), bytes: self.bytes };
@@ -237,10 +238,11 @@ impl BundleTransfer {
         }
     }
 
-    fn send(&mut self, world: &mut World, me: AppId, at: usize, (id, bytes): (BundleId, u64)) {
+    fn send(&mut self, world: &mut World, me: AppId, at: usize, id: BundleId, bytes: u64) {
         for offset in (0..bytes).step_by(SEGMENT as usize) {
             let size = SEGMENT.min(bytes - offset);
-            let (start, end) = (offset == 0, offset + size == bytes);
+            let start = offset == 0;
+            let end = offset + size == bytes;
             let total = start.then_some(bytes);
             let segment = TcpclMessage::XferSegment {
                 start,
@@ -252,7 +254,7 @@ impl BundleTransfer {
             };
             let ack = TcpclMessage::XferAck { start, end, id: 0, length: size };
             let turn = ExchangeSizes { request: length(&segment) + size, reply: length(&ack) };
-            self.send_message(world, me, at, (turn, BundleMessage::Segment(end.then_some(id))));
+            self.send_message(world, me, at, turn, BundleMessage::Segment(end.then_some(id)));
         }
     }
 
@@ -260,7 +262,8 @@ impl BundleTransfer {
     fn end_session(&mut self, world: &mut World, me: AppId, at: usize) {
         world.record_failure(me);
         let link = &mut self.links[at];
-        let (talk, said) = (link.talk.take(), core::mem::take(&mut link.unanswered));
+        let talk = link.talk.take();
+        let said = core::mem::take(&mut link.unanswered);
         (link.is_up, link.arrived) = (false, 0);
         let next = world.now() + link.pause;
         link.pause = (2 * link.pause).min(PAUSES.1);

@@ -16,18 +16,18 @@ use crate::world::World;
 
 /// The dialogue before the first file: the server's greeting, and commands with their replies
 /// (RFC 959 §5.4).
-const LOGIN: [(&str, &str); 4] = [
-    ("", "220 Service ready for new user.\r\n"),
-    ("USER anonymous\r\n", "331 User name okay, need password.\r\n"),
-    ("PASS guest@example.org\r\n", "230 User logged in, proceed.\r\n"),
-    ("TYPE I\r\n", "200 Command okay.\r\n"),
+const LOGIN: [ExchangeSizes; 4] = [
+    turn("", "220 Service ready for new user.\r\n"),
+    turn("USER anonymous\r\n", "331 User name okay, need password.\r\n"),
+    turn("PASS guest@example.org\r\n", "230 User logged in, proceed.\r\n"),
+    turn("TYPE I\r\n", "200 Command okay.\r\n"),
 ];
-const PASSIVE: (&str, &str) = ("PASV\r\n", "227 Entering Passive Mode (10,0,0,1,195,80).\r\n");
+const PASSIVE: ExchangeSizes = turn("PASV\r\n", "227 Entering Passive Mode (10,0,0,1,195,80).\r\n");
 const RETRIEVE: &str = "RETR file-0001.bin\r\n";
 const STORE: &str = "STOR file-0001.bin\r\n";
 const OPENING: &str = "150 File status okay; about to open data connection.\r\n";
 const COMPLETE: &str = "226 Closing data connection.\r\n";
-const QUIT: (&str, &str) = ("QUIT\r\n", "221 Service closing control connection.\r\n");
+const QUIT: ExchangeSizes = turn("QUIT\r\n", "221 Service closing control connection.\r\n");
 
 /// Downloads or uploads files one after the other, in passive mode.
 ///
@@ -73,7 +73,8 @@ enum FtpStep {
 const BEGIN: u64 = 0;
 const NEXT: u64 = 1;
 
-pub(super) fn turn((request, reply): (&str, &str)) -> ExchangeSizes {
+/// Sizes of a command and its reply.
+pub(super) const fn turn(request: &str, reply: &str) -> ExchangeSizes {
     ExchangeSizes { request: request.len() as u64, reply: reply.len() as u64 }
 }
 
@@ -84,11 +85,21 @@ impl FtpTransfer {
         direction: Direction,
         bytes: u64,
         start: Instant,
-        (files, think): (u64, Duration),
+        files: u64,
+        think: Duration,
     ) -> Self {
-        let step = FtpStep::Login(LOGIN.into_iter().map(turn).collect());
-        let (begun, control, data) = (start, None, None);
-        Self { path, direction, bytes, think, files, start, begun, control, data, step }
+        Self {
+            path,
+            direction,
+            bytes,
+            think,
+            files,
+            start,
+            begun: start,
+            control: None,
+            data: None,
+            step: FtpStep::Login(LOGIN.into()),
+        }
     }
 }
 
@@ -146,13 +157,15 @@ impl FtpTransfer {
                 world.send_request(data, ExchangeSizes { request: self.bytes, reply: 0 });
                 world.finish(data);
             }
+            // The data and the reply come over two connections, in either order.
             FtpStep::Moving { missing: 2 } => self.step = FtpStep::Moving { missing: 1 },
             FtpStep::Moving { .. } if self.direction == Direction::Up => {
                 self.step = FtpStep::Closing;
-                world.send_request(control, turn(("", COMPLETE)));
+                world.send_request(control, turn("", COMPLETE));
             }
             FtpStep::Moving { .. } | FtpStep::Closing => self.complete(world, me, control),
         }
+        // In stream mode each file has a connection of its own (RFC 959 §3.4.1).
         if self.data == Some(talk) && self.direction == Direction::Down {
             world.finish(talk);
         }
@@ -161,7 +174,7 @@ impl FtpTransfer {
     fn request_passive(&mut self, world: &mut World) {
         self.step = FtpStep::Passive;
         if let Some(control) = self.control {
-            world.send_request(control, turn(PASSIVE));
+            world.send_request(control, PASSIVE);
         }
     }
 
@@ -173,7 +186,7 @@ impl FtpTransfer {
             Direction::Up => STORE,
         };
         if let Some(control) = self.control {
-            world.send_request(control, turn((command, "")));
+            world.send_request(control, turn(command, ""));
         }
     }
 
@@ -189,7 +202,7 @@ impl FtpTransfer {
             }
             Direction::Up => {
                 self.step = FtpStep::Opening;
-                world.send_request(control, turn(("", OPENING)));
+                world.send_request(control, turn("", OPENING));
             }
         }
     }
@@ -205,7 +218,7 @@ impl FtpTransfer {
             return;
         }
         world.set_done(me);
-        world.send_request(control, turn(QUIT));
+        world.send_request(control, QUIT);
         world.finish(control);
     }
 
@@ -226,9 +239,9 @@ mod tests {
     use crate::testkit::{at, run_app};
 
     fn times(direction: Direction, bytes: u64, files: u64) -> Vec<u128> {
-        let often = (files, Duration::from_secs(3));
+        let think = Duration::from_secs(3);
         let (mut world, app) =
-            run_app(|path| Box::new(FtpTransfer::new(path, direction, bytes, at(1), often)));
+            run_app(|path| Box::new(FtpTransfer::new(path, direction, bytes, at(1), files, think)));
         // The last replies and the ends of the connections.
         world.run_until(at(300));
         assert_eq!((world.app_stats(app).failures, world.strays()), (0, 0));
@@ -263,9 +276,9 @@ mod tests {
 
     #[test]
     fn no_files_are_done_at_once() {
-        let never = (0, Duration::ZERO);
-        let (world, app) =
-            run_app(|path| Box::new(FtpTransfer::new(path, Direction::Down, 1, at(1), never)));
+        let (world, app) = run_app(|path| {
+            Box::new(FtpTransfer::new(path, Direction::Down, 1, at(1), 0, Duration::ZERO))
+        });
         assert_eq!((world.now(), world.app_stats(app).work_units.len()), (at(0), 0));
     }
 }

@@ -105,7 +105,9 @@ impl NameLookups {
     }
 
     fn step(&mut self, world: &mut World, me: AppId, datagram: u64) {
-        let (number, step) = (datagram / STEPS, datagram % STEPS);
+        // A datagram's number tells its look-up and its step.
+        let number = datagram / STEPS;
+        let step = datagram % STEPS;
         let Some(waiting) = self.waiting.get(&number) else { return };
         let [client, terminal, hub] = waiting.nodes;
         let (from, to, len) = [
@@ -114,7 +116,8 @@ impl NameLookups {
             (hub, terminal, ANSWER),
             (terminal, client, ANSWER),
         ][step as usize];
-        let (app, sent_at) = (me.0, world.now());
+        let app = me.0;
+        let sent_at = world.now();
         let datagram = AppDatagram { app, number: datagram, sent_at, len, dscp: 0 };
         world.send_unaccounted([from, to], self.resolution.ip, datagram);
     }
@@ -133,7 +136,9 @@ impl NameLookups {
                 match self.waiting.get(&number) {
                     Some(waiting) if waiting.attempts >= ATTEMPTS => {
                         let gone = self.waiting.remove(&number);
-                        gone.map_or(LookupOutcome::Handled, |it| LookupOutcome::Unresolved(it.name))
+                        gone.map_or(LookupOutcome::Handled, |lookup| {
+                            LookupOutcome::Unresolved(lookup.name)
+                        })
                     }
                     Some(_) => {
                         self.send(world, me, number);
@@ -147,14 +152,16 @@ impl NameLookups {
     }
 
     fn arrived(&mut self, world: &mut World, me: AppId, datagram: u64) -> LookupOutcome {
-        let (number, step) = (datagram / STEPS, datagram % STEPS);
+        let number = datagram / STEPS;
+        let step = datagram % STEPS;
         let Some(waiting) = self.waiting.get(&number) else { return LookupOutcome::Handled };
         let next = match step {
             0 if waiting.is_known => 3,
             0..=2 => step + 1,
             _ => {
                 let known = self.waiting.remove(&number);
-                return known.map_or(LookupOutcome::Handled, |it| LookupOutcome::Resolved(it.name));
+                return known
+                    .map_or(LookupOutcome::Handled, |lookup| LookupOutcome::Resolved(lookup.name));
             }
         };
         self.step(world, me, number * STEPS + next);

@@ -15,23 +15,23 @@ use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The server's greeting, and the client's EHLO with the list of extensions (RFC 5321 §D.1).
-const HELLO: [(&str, &str); 2] = [
-    ("", "220 mail.example.org Simple Mail Transfer Service Ready\r\n"),
-    (
+const HELLO: [ExchangeSizes; 2] = [
+    turn("", "220 mail.example.org Simple Mail Transfer Service Ready\r\n"),
+    turn(
         "EHLO client.example.org\r\n",
         "250-mail.example.org greets client.example.org\r\n250-8BITMIME\r\n250-SIZE\r\n\
          250 PIPELINING\r\n",
     ),
 ];
 /// Commands that precede a message: sender, recipient and DATA.
-const ENVELOPE: [(&str, &str); 3] = [
-    ("MAIL FROM:<smith@client.example.org>\r\n", "250 OK\r\n"),
-    ("RCPT TO:<jones@mail.example.org>\r\n", "250 OK\r\n"),
-    ("DATA\r\n", "354 Start mail input; end with <CRLF>.<CRLF>\r\n"),
+const ENVELOPE: [ExchangeSizes; 3] = [
+    turn("MAIL FROM:<smith@client.example.org>\r\n", "250 OK\r\n"),
+    turn("RCPT TO:<jones@mail.example.org>\r\n", "250 OK\r\n"),
+    turn("DATA\r\n", "354 Start mail input; end with <CRLF>.<CRLF>\r\n"),
 ];
-const END_OF_MESSAGE: (&str, &str) = ("\r\n.\r\n", "250 OK\r\n");
-const QUIT: (&str, &str) =
-    ("QUIT\r\n", "221 mail.example.org Service closing transmission channel\r\n");
+const END_OF_MESSAGE: ExchangeSizes = turn("\r\n.\r\n", "250 OK\r\n");
+const QUIT: ExchangeSizes =
+    turn("QUIT\r\n", "221 mail.example.org Service closing transmission channel\r\n");
 
 /// Sends messages from a client to a server, one after the other, over one connection.
 #[derive(Debug)]
@@ -62,25 +62,33 @@ impl MailTransfer {
         bytes: u64,
         pipelining: bool,
         start: Instant,
-        (messages, think): (u64, Duration),
+        messages: u64,
+        think: Duration,
     ) -> Self {
-        let turns = HELLO.into_iter().map(turn).collect();
-        let (begun, talk) = (start, None);
-        Self { path, bytes, pipelining, think, messages, start, begun, talk, turns }
+        Self {
+            path,
+            bytes,
+            pipelining,
+            think,
+            messages,
+            start,
+            begun: start,
+            talk: None,
+            turns: HELLO.into(),
+        }
     }
 
     /// Queues the commands of the next message.
     fn compose(&mut self) {
-        let envelope = ENVELOPE.map(turn);
         if self.pipelining {
-            let sum = |of: fn(&ExchangeSizes) -> u64| envelope.iter().map(of).sum();
+            let sum = |of: fn(&ExchangeSizes) -> u64| ENVELOPE.iter().map(of).sum();
             let turn =
                 ExchangeSizes { request: sum(|turn| turn.request), reply: sum(|turn| turn.reply) };
             self.turns.push_back(turn);
         } else {
-            self.turns.extend(envelope);
+            self.turns.extend(ENVELOPE);
         }
-        let ExchangeSizes { request, reply } = turn(END_OF_MESSAGE);
+        let ExchangeSizes { request, reply } = END_OF_MESSAGE;
         self.turns.push_back(ExchangeSizes { request: self.bytes + request, reply });
     }
 
@@ -107,7 +115,7 @@ impl MailTransfer {
             return;
         }
         world.set_done(me);
-        world.send_request(talk, turn(QUIT));
+        world.send_request(talk, QUIT);
         world.finish(talk);
     }
 }
@@ -146,9 +154,10 @@ mod tests {
     use crate::testkit::{at, run_app};
 
     fn times(bytes: u64, pipelining: bool, messages: u64) -> Vec<u128> {
-        let often = (messages, Duration::from_secs(3));
-        let (mut world, app) =
-            run_app(|path| Box::new(MailTransfer::new(path, bytes, pipelining, at(1), often)));
+        let think = Duration::from_secs(3);
+        let (mut world, app) = run_app(|path| {
+            Box::new(MailTransfer::new(path, bytes, pipelining, at(1), messages, think))
+        });
         world.run_until(at(300));
         assert_eq!((world.app_stats(app).failures, world.sockets()), (0, 0));
         world.app_stats(app).work_units.iter().map(|deed| deed.time().as_millis()).collect()
@@ -168,8 +177,8 @@ mod tests {
 
     #[test]
     fn no_messages_are_done_at_once() {
-        let never = (0, Duration::ZERO);
-        let (world, app) = run_app(|path| Box::new(MailTransfer::new(path, 1, true, at(1), never)));
+        let (world, app) =
+            run_app(|path| Box::new(MailTransfer::new(path, 1, true, at(1), 0, Duration::ZERO)));
         assert_eq!((world.now(), world.app_stats(app).work_units.len()), (at(0), 0));
     }
 }

@@ -56,7 +56,8 @@ impl PageLoads {
         request: u64,
         objects: Arc<[u64]>,
         start: Instant,
-        (pages, think): (u64, Duration),
+        pages: u64,
+        think: Duration,
     ) -> Self {
         Self {
             path,
@@ -89,15 +90,14 @@ impl PageLoads {
 
 impl App for PageLoads {
     fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
-        match self
-            .names
-            .as_mut()
-            .map_or(LookupOutcome::Unrelated, |it| it.lookups.handle_notice(world, me, &notice))
-        {
+        match self.names.as_mut().map_or(LookupOutcome::Unrelated, |names| {
+            names.lookups.handle_notice(world, me, &notice)
+        }) {
             LookupOutcome::Unrelated => {}
             LookupOutcome::Handled => return,
             LookupOutcome::Resolved(name) => return self.resolved(world, me, name),
             LookupOutcome::Unresolved(_) => {
+                // The page can never be complete without the objects of that name.
                 world.record_failure(me);
                 return world.set_done(me);
             }
@@ -137,7 +137,7 @@ impl PageLoads {
     }
 
     fn is_resolved(&self, object: usize) -> bool {
-        self.names.as_ref().is_none_or(|it| it.known[object % it.known.len()])
+        self.names.as_ref().is_none_or(|names| names.known[object % names.known.len()])
     }
 
     /// Starts the look-ups of a range of names.
@@ -165,6 +165,7 @@ impl PageLoads {
         };
         let is_full = self.open.len() >= self.method.connections() as usize;
         let free = self.open.iter_mut().filter(|(_, under_way)| *under_way < most);
+        // Pipelined requests are spread over the connections.
         let best = free.min_by_key(|(_, under_way)| *under_way);
         // A busy connection is shared only when no further one may be opened.
         if let Some((talk, under_way)) = best
@@ -245,8 +246,8 @@ mod tests {
         sizes: &[u64],
         pages: u64,
     ) -> Box<PageLoads> {
-        let often = (pages, Duration::from_secs(5));
-        Box::new(PageLoads::new(path, method, 300, sizes.into(), at(1), often))
+        let think = Duration::from_secs(5);
+        Box::new(PageLoads::new(path, method, 300, sizes.into(), at(1), pages, think))
     }
 
     #[test]

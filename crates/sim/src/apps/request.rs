@@ -23,7 +23,7 @@ pub struct RequestReply {
     pub turn: ExchangeSizes,
     /// Time from a reply to the next request.
     pub think: Duration,
-    /// Number of requests.
+    /// Number of requests that have not been answered.
     pub count: u64,
     /// When the current request began; for the first one, when the connection is opened.
     pub start: Instant,

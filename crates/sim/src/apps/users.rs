@@ -35,12 +35,23 @@ pub struct WebUsers {
     dice: Dice,
     waiting: BTreeMap<SlabKey, (Instant, u64)>,
     names: Option<NameLookups>,
-    /// Requests that wait for a name: the path, the time and the size of the reply.
-    awaiting_name: BTreeMap<u64, (usize, Instant, u64)>,
+    /// Requests that wait for a name, by the number of the look-up.
+    awaiting_name: BTreeMap<u64, UserRequest>,
     /// Number of names asked for so far.
     asked: u64,
     /// True once no further requests start.
     over: bool,
+}
+
+/// A request of a user, before it has a connection.
+#[derive(Debug, Clone, Copy)]
+struct UserRequest {
+    /// Index of its path.
+    path: usize,
+    /// When it began; its name is resolved after that.
+    begin: Instant,
+    /// Size of the reply in bytes.
+    reply: u64,
 }
 
 impl WebUsers {
@@ -48,7 +59,8 @@ impl WebUsers {
     pub fn new(
         paths: Vec<Arc<ConnectionPath>>,
         every: Duration,
-        (request, sizes): (u64, ReplySizes),
+        request: u64,
+        sizes: ReplySizes,
         [start, stop]: [Instant; 2],
         seed: u64,
     ) -> Self {
@@ -90,24 +102,18 @@ impl WebUsers {
 
     fn ask(&mut self, world: &mut World, me: AppId) {
         let path = self.dice.below(self.paths.len() as u64) as usize;
-        let bytes = self.size();
-        let Some(names) = &mut self.names else {
-            return self.connect(world, me, (path, world.now(), bytes));
-        };
-        self.awaiting_name.insert(self.asked, (path, world.now(), bytes));
+        let request = UserRequest { path, begin: world.now(), reply: self.size() };
+        let Some(names) = &mut self.names else { return self.connect(world, me, request) };
+        self.awaiting_name.insert(self.asked, request);
         names.ask(world, me, self.asked, path);
         self.asked += 1;
     }
 
-    fn connect(
-        &mut self,
-        world: &mut World,
-        me: AppId,
-        (path, begin, bytes): (usize, Instant, u64),
-    ) {
+    fn connect(&mut self, world: &mut World, me: AppId, request: UserRequest) {
+        let UserRequest { path, begin, reply } = request;
         let talk = world.open(me, &self.paths[path], FirstCloser::Server, None);
-        world.send_request(talk, ExchangeSizes { request: self.request, reply: bytes });
-        self.waiting.insert(talk, (begin, bytes));
+        world.send_request(talk, ExchangeSizes { request: self.request, reply });
+        self.waiting.insert(talk, (begin, reply));
     }
 
     /// Handles a notification that concerns a look-up; returns false if it concerns none.
@@ -180,7 +186,7 @@ mod tests {
         let (_, _, path) = geo(&mut world);
         let every = Duration::from_millis(200);
         let span = [at(start), at(stop)];
-        let app = WebUsers::new(vec![path], every, (300, sizes), span, seed);
+        let app = WebUsers::new(vec![path], every, 300, sizes, span, seed);
         let app = world.add_app(Box::new(app));
         world.run_until(at(200));
         (world, app)
@@ -221,7 +227,7 @@ mod tests {
     fn without_a_path_nobody_comes() {
         let mut world = World::new(1);
         let every = Duration::from_secs(1);
-        let app = WebUsers::new(vec![], every, (1, ReplySizes::Fixed(1)), [at(0), at(9)], 1);
+        let app = WebUsers::new(vec![], every, 1, ReplySizes::Fixed(1), [at(0), at(9)], 1);
         world.add_app(Box::new(app));
         assert!(world.is_done());
     }

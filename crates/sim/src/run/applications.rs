@@ -3,7 +3,10 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use scenario::{Direction, FlowTraffic, IpVersion, ScenarioCase, ScenarioFlow, SplitMode};
+use scenario::{
+    Direction, FlowSize, FlowTraffic, GatewaysSpec, IpVersion, ScenarioCase, ScenarioFlow,
+    SplitMode,
+};
 use tcp::Config;
 use units::Instant;
 
@@ -13,7 +16,7 @@ use crate::apps::{
     RequestReply, ResolutionSetup, WebUsers,
 };
 use crate::contents::StreamContents;
-use crate::ids::AppId;
+use crate::ids::{AppId, NodeId};
 use crate::packet::headers_of;
 use crate::path::{ConnectionPath, PathLeg};
 use crate::turn::ExchangeSizes;
@@ -45,15 +48,9 @@ impl AppStarter<'_> {
         let until = |time: Option<Duration>| start + time.unwrap_or(self.case.time);
         let app: Box<dyn App> = match &flow.traffic {
             FlowTraffic::Bulk { direction, amount } => {
-                let amount = match amount {
-                    scenario::FlowSize::Bytes(bytes) => BulkAmount::Bytes(*bytes),
-                    scenario::FlowSize::Time(time) => BulkAmount::Until(start + *time),
-                };
+                let amount = bulk_amount(amount, start);
                 let mut bulk = BulkTransfer::new(path(), *direction, amount, start);
-                bulk.watch = flow.watch.then(|| match flow.count {
-                    1 => flow.name.clone(),
-                    _ => format!("{}-{}", flow.name, number + 1),
-                });
+                bulk.watch = recording_name(flow, number);
                 Box::new(bulk)
             }
             FlowTraffic::Request { request, reply, think, repeat } => {
@@ -62,36 +59,41 @@ impl AppStarter<'_> {
                 Box::new(requests.by_name(self.resolution(world, flow, vec![ends])))
             }
             FlowTraffic::Ftp { direction, bytes, think, repeat } => {
-                Box::new(FtpTransfer::new(path(), *direction, *bytes, start, (*repeat, *think)))
+                Box::new(FtpTransfer::new(path(), *direction, *bytes, start, *repeat, *think))
             }
             FlowTraffic::Mail { bytes, pipelining, think, repeat } => {
-                Box::new(MailTransfer::new(path(), *bytes, *pipelining, start, (*repeat, *think)))
+                Box::new(MailTransfer::new(path(), *bytes, *pipelining, start, *repeat, *think))
             }
             FlowTraffic::Bundles { direction, bytes, bundle, window } => {
                 let hops = path().hops(*direction);
                 Box::new(BundleTransfer::new(hops, [*bytes, *bundle], *window, start))
             }
             FlowTraffic::Page { method, request, objects, names, think, repeat } => {
-                let (objects, often) = (Arc::clone(objects), (*repeat, *think));
-                let page = PageLoads::new(path(), *method, *request, objects, start, often);
+                let objects = Arc::clone(objects);
+                let page =
+                    PageLoads::new(path(), *method, *request, objects, start, *repeat, *think);
                 Box::new(page.on_names(*names, self.resolution(world, flow, vec![ends])))
             }
             FlowTraffic::Users { every, request, sizes, time } => {
+                let span = [start, until(*time)];
                 let paths = self.all_paths(flow);
                 let seed = world.draw_seed();
-                let span = [start, until(*time)];
-                let users = WebUsers::new(paths, *every, (*request, *sizes), span, seed);
+                let users = WebUsers::new(paths, *every, *request, *sizes, span, seed);
                 let ends = self.all_ends(flow).collect();
                 Box::new(users.by_name(self.resolution(world, flow, ends)))
             }
             FlowTraffic::Udp { direction, rate, size, dscp, time } => {
-                let ConnectionNodes { client, server, .. } = ends;
-                let (from, to) = match direction {
-                    Direction::Down => (server, client),
-                    Direction::Up => (client, server),
-                };
-                let (rate, size, dscp, stop) = (*rate, *size, *dscp, until(*time));
-                Box::new(CbrSource { from, to, rate, size, dscp, ip: flow.ip, start, stop })
+                let [from, to] = sender_first(ends, *direction);
+                Box::new(CbrSource {
+                    from,
+                    to,
+                    rate: *rate,
+                    size: *size,
+                    dscp: *dscp,
+                    ip: flow.ip,
+                    start,
+                    stop: until(*time),
+                })
             }
         };
         world.add_app(app)
@@ -113,7 +115,8 @@ impl AppStarter<'_> {
     }
 
     fn all_ends(&self, flow: &ScenarioFlow) -> impl Iterator<Item = ConnectionNodes> {
-        let (on, mesh) = (flow.platform, self.case.network.mesh);
+        let on = flow.platform;
+        let mesh = self.case.network.mesh;
         (0..self.nodes.count_clients(on)).map(move |number| self.nodes.ends(number, on, mesh))
     }
 
@@ -126,7 +129,8 @@ impl AppStarter<'_> {
     ) -> Option<ResolutionSetup> {
         let spec = self.case.names?;
         let nodes = |ConnectionNodes { client, terminal, hub, .. }| [client, terminal, hub];
-        let (nodes, seed) = (ends.into_iter().map(nodes).collect(), world.draw_seed());
+        let nodes = ends.into_iter().map(nodes).collect();
+        let seed = world.draw_seed();
         Some(ResolutionSetup { spec, nodes, ip: flow.ip, seed })
     }
 
@@ -138,6 +142,7 @@ impl AppStarter<'_> {
         let Some((spec, cache)) = self.case.cache.zip(ends.cache).filter(|_| is_http) else {
             return self.path_of(ends, flow);
         };
+        // Towards the server, the cache is a host with the server's settings.
         let far = self.fitting(&self.case.tcp[&flow.tcp[1]], flow.ip);
         let origin =
             ConnectionPath::direct(cache, ends.server, [Arc::clone(&far), far]).over(flow.ip);
@@ -146,8 +151,17 @@ impl AppStarter<'_> {
 
     fn path_of(&self, ends: ConnectionNodes, flow: &ScenarioFlow) -> ConnectionPath {
         let path = self.route(ends, flow).over(flow.ip);
-        let compress = self.case.gateways.as_ref().is_some_and(|it| it.compression.compress);
+        let compress =
+            self.case.gateways.as_ref().is_some_and(|gateways| gateways.compression.compress);
         if compress { path.carrying(StreamContents::new(&flow.contents)) } else { path }
+    }
+
+    /// Returns the case's gateways if they split connections, which some kinds do not.
+    fn splitting_gateways(&self) -> Option<&GatewaysSpec> {
+        self.case.gateways.as_ref().filter(|gateways| match gateways.split {
+            SplitMode::Packets | SplitMode::Window | SplitMode::Spacing => false,
+            SplitMode::Two | SplitMode::ThreeTcp | SplitMode::ThreeSlacp => true,
+        })
     }
 
     fn route(
@@ -157,22 +171,14 @@ impl AppStarter<'_> {
     ) -> ConnectionPath {
         let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
-        let gateways = match &self.case.gateways {
-            // The other kinds of gateway do not split connections.
-            Some(gateways)
-                if !matches!(
-                    gateways.split,
-                    SplitMode::Packets | SplitMode::Window | SplitMode::Spacing
-                ) =>
-            {
-                gateways
-            }
-            _ => return ConnectionPath::direct(client, server, [near, far]),
+        let Some(gateways) = self.splitting_gateways() else {
+            return ConnectionPath::direct(client, server, [near, far]);
         };
         let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);
         let between = |tcp: &Arc<Config>| PathLeg::Tcp(Arc::clone(tcp), Arc::clone(tcp));
         let is_slacp = gateways.split == SplitMode::ThreeSlacp;
-        let (mut nodes, mut legs) = (vec![hub], Vec::new());
+        let mut nodes = vec![hub];
+        let mut legs = Vec::new();
         if gateways.split == SplitMode::Two {
             legs.push(PathLeg::Tcp(near, Arc::clone(&hop)));
         } else {
@@ -180,6 +186,7 @@ impl AppStarter<'_> {
             legs.push(PathLeg::Tcp(near, Arc::clone(&lan)));
             legs.push(if is_slacp { PathLeg::Slacp } else { between(&hop) });
         }
+        // A SLACP hop has a gateway at both ends; TCP splits at each hub only.
         for RelayHop { station, hub } in self.nodes.relays(hub) {
             if is_slacp {
                 nodes.extend([*station, *hub]);
@@ -192,4 +199,26 @@ impl AppStarter<'_> {
         legs.push(PathLeg::Tcp(lan, far));
         ConnectionPath::split(client, &nodes, server, legs)
     }
+}
+
+fn sender_first(ends: ConnectionNodes, direction: Direction) -> [NodeId; 2] {
+    match direction {
+        Direction::Down => [ends.server, ends.client],
+        Direction::Up => [ends.client, ends.server],
+    }
+}
+
+fn bulk_amount(size: &FlowSize, start: Instant) -> BulkAmount {
+    match size {
+        FlowSize::Bytes(bytes) => BulkAmount::Bytes(*bytes),
+        FlowSize::Time(time) => BulkAmount::Until(start + *time),
+    }
+}
+
+/// Returns the name under which a flow's transfer is recorded; [`None`] if it is not to be.
+fn recording_name(flow: &ScenarioFlow, number: u32) -> Option<String> {
+    flow.watch.then(|| match flow.count {
+        1 => flow.name.clone(),
+        _ => format!("{}-{}", flow.name, number + 1),
+    })
 }

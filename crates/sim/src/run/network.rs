@@ -27,7 +27,7 @@ pub(super) struct NodesByRole {
     pub(super) platforms: Vec<PlatformNodes>,
     /// Terminals of all platforms, in the platforms' order.
     pub(super) terminals: Vec<NodeId>,
-    /// Clients of each terminal.
+    /// Clients of each terminal; the terminal itself if it has no network.
     pub(super) clients: Vec<Vec<NodeId>>,
 }
 
@@ -66,17 +66,22 @@ impl NodesByRole {
     /// Returns the nodes of a flow's application by its number, assigned in turn on one platform or on
     /// all.
     pub(super) fn ends(&self, number: u32, on: Option<u32>, mesh: bool) -> ConnectionNodes {
-        let (number, places) = (number as usize, self.places(on));
+        let number = number as usize;
+        let places = self.places(on);
         let place = places.start + number % places.len();
-        let (round, clients) = (number / places.len(), &self.clients[place]);
+        // A terminal's clients take turns only after all terminals have had one application.
+        let round = number / places.len();
+        let clients = &self.clients[place];
         let platform = &self.platforms[self.platform_of(place)];
         let server = if mesh {
+            // Without servers, the peer is a client of the next terminal.
             let others = &self.clients[(place + 1) % self.terminals.len()];
             others[round % others.len()]
         } else {
             platform.servers[number % platform.servers.len()]
         };
-        let (client, terminal) = (clients[round % clients.len()], self.terminals[place]);
+        let client = clients[round % clients.len()];
+        let terminal = self.terminals[place];
         let PlatformNodes { hub, cache, .. } = *platform;
         ConnectionNodes { client, terminal, hub, server, cache }
     }
@@ -124,7 +129,9 @@ pub(super) struct NetworkBuilder<'a> {
 impl NetworkBuilder<'_> {
     /// Creates nodes, links and routes; returns the nodes and the hop's links.
     pub(super) fn build(case: &ScenarioCase, world: &mut World) -> (NodesByRole, HopLinks) {
-        let (links, nodes, lanes) = (case.links(), NodesByRole::default(), HopLinks::default());
+        let links = case.links();
+        let nodes = NodesByRole::default();
+        let lanes = HopLinks::default();
         let mut network = NetworkBuilder { case, world, links, nodes, lanes };
         network.build_all();
         (network.nodes, network.lanes)
@@ -136,7 +143,8 @@ impl NetworkBuilder<'_> {
             let hub = self.world.add_node();
             let relays = self.add_relays();
             let last = relays.last().map_or(hub, |relay| relay.hub);
-            let (servers, end) = (self.add_servers(last), begin + *count as usize);
+            let servers = self.add_servers(last);
+            let end = begin + *count as usize;
             let cache = self.case.cache.map(|_| self.add_cache(last));
             let places = begin..end;
             self.nodes.platforms.push(PlatformNodes { hub, relays, servers, cache, places });
@@ -148,12 +156,14 @@ impl NetworkBuilder<'_> {
         }
         for number in 0..self.nodes.platforms.len() {
             let PlatformNodes { hub, ref places, .. } = self.nodes.platforms[number];
-            let lanes = self.connect_hop(hub, places.clone());
+            let (down, up) = self.connect_hop(hub, places.clone());
             self.connect_next_hops(number);
             match &self.case.gateways {
-                Some(gateways) if gateways.has_slacp() => self.add_slacp(number, gateways, &lanes),
+                Some(gateways) if gateways.has_slacp() => {
+                    self.add_slacp(number, gateways, down, &up);
+                }
                 Some(GatewaysSpec { split: SplitMode::Window, queue, .. }) => {
-                    self.add_limiters(number, *queue, &lanes.1);
+                    self.add_limiters(number, *queue, &up);
                 }
                 Some(GatewaysSpec { split: SplitMode::Spacing, forward_rate, .. }) => {
                     self.add_spacer(number, *forward_rate);
@@ -171,7 +181,8 @@ impl NetworkBuilder<'_> {
     /// Creates the links and gateways of the further hops. A station is in the network of the hub before it.
     fn connect_next_hops(&mut self, platform: usize) {
         let PlatformNodes { hub, relays, servers, cache, .. } = &self.nodes.platforms[platform];
-        let (mut before, relays) = (*hub, relays.clone());
+        let mut before = *hub;
+        let relays = relays.clone();
         let servers: Vec<_> = servers.iter().chain(cache).copied().collect();
         for (number, RelayHop { station, hub }) in relays.iter().copied().enumerate() {
             let [forward, ret] = self.links.next_hops[number].clone();
@@ -188,7 +199,9 @@ impl NetworkBuilder<'_> {
                 self.world.set_route(before, later, to);
                 self.world.set_route(station, later, RouteHop::Link(up));
             }
-            if let Some(gateways) = self.case.gateways.as_ref().filter(|it| it.has_slacp()) {
+            if let Some(gateways) =
+                self.case.gateways.as_ref().filter(|gateways| gateways.has_slacp())
+            {
                 self.add_next_slacp(platform, number, gateways, [down, up]);
             }
             before = hub;
@@ -253,6 +266,7 @@ impl NetworkBuilder<'_> {
     }
 
     fn add_clients(&mut self, terminal: NodeId) {
+        // A terminal without a network of clients is the client itself.
         let count = self.case.network.clients;
         let clients = match self.links.client_side.clone() {
             None => vec![terminal],
@@ -275,7 +289,8 @@ impl NetworkBuilder<'_> {
     /// terminals receive the hub's carrier; on the return path each has its own link, or they share
     /// channels. In a mesh all terminals receive the return links too.
     fn connect_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LinkId, Vec<LinkId>) {
-        let (network, count) = (&self.case.network, places.len() as u32);
+        let network = &self.case.network;
+        let count = places.len() as u32;
         let alone = count == 1;
         // The satellite is a node only if it broadcasts to several terminals.
         let sky = if alone { self.nodes.terminals[places.start] } else { self.world.add_node() };
@@ -326,7 +341,8 @@ impl NetworkBuilder<'_> {
 
     /// Creates the return links of a platform: `channels` links, or each terminal's part of a shared one.
     fn connect_returns(&mut self, heard_by: NodeId, channels: u32, terminals: u32) -> Vec<LinkId> {
-        let (hop, returns) = (&self.case.hop, &self.links.returns);
+        let hop = &self.case.hop;
+        let returns = &self.links.returns;
         if let Some(dama) = &hop.dama {
             let config = dama.config(&hop.forward, &returns[0], terminals);
             let shared = config.and_then(|config| self.world.connect_shared(heard_by, config));
@@ -357,12 +373,7 @@ impl NetworkBuilder<'_> {
 
     /// Creates the SLACP gateways of a platform. They use the rates that the links leave to IP packets,
     /// unless the file sets others.
-    fn add_slacp(
-        &mut self,
-        platform: usize,
-        gateways: &GatewaysSpec,
-        (down, up): &(LinkId, Vec<LinkId>),
-    ) {
+    fn add_slacp(&mut self, platform: usize, gateways: &GatewaysSpec, down: LinkId, up: &[LinkId]) {
         let hop = &self.case.hop;
         let forward = self.slacp_config(gateways, gateways.forward_rate, &hop.forward);
         let config = |link: &LinkSpec| {
@@ -372,7 +383,7 @@ impl NetworkBuilder<'_> {
         let PlatformNodes { hub, ref places, .. } = self.nodes.platforms[platform];
         let places = places.clone();
         self.world.add_hub(hub, forward, &self.nodes.terminals[places.clone()]);
-        self.configure_lower_link(hub, gateways, &hop.forward, *down);
+        self.configure_lower_link(hub, gateways, &hop.forward, down);
         for (number, place) in places.enumerate() {
             let (config, link) = &returns[number % returns.len()];
             let terminal = self.nodes.terminals[place];
@@ -415,6 +426,7 @@ impl NetworkBuilder<'_> {
         link: &LinkSpec,
         lane: LinkId,
     ) {
+        // A full packet with the headers of SLACP is the largest that the buffer has to take.
         let packet = usize::from(self.case.hop.mtu) + LINK_LAYER_HEADERS;
         let rate = link.peak_rate(packet as u16);
         let look_every = rate.time_to_send(ByteCount::new(packet as u64)) / CHECKS_PER_PACKET;

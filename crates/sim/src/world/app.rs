@@ -62,7 +62,9 @@ impl World {
         watch: Option<&str>,
     ) -> SlabKey {
         self.tallies[app.index()].connections += 1;
-        let cache = path.cache.clone().map(|cache| ServerReplyCache::new(cache, self.seeds.bits()));
+        let cache = path.cache.clone();
+        let cache =
+            cache.map(|(spec, origin)| ServerReplyCache::new(spec, origin, self.seeds.bits()));
         let talk = AppConversation::new(app, closer, watch.map(str::to_owned)).with_cache(cache);
         let talk = self.talks.insert(|_| talk);
         let first = self.open_leg(
@@ -132,6 +134,7 @@ impl World {
     /// Resets a connection from the client's end. Its application gets no further notifications about it.
     pub fn abort(&mut self, talk: SlabKey) {
         let now = self.now;
+        // Removed before the reset, so that its events are not delivered.
         let socket = self.talks.remove(talk).and_then(|talk| talk.sockets[0]);
         if let Some(key) = socket
             && let Some(socket) = self.sockets.get_mut(key)
@@ -223,7 +226,8 @@ impl World {
 
     /// Records that a datagram of an application has arrived.
     pub fn record_datagram(&mut self, app: AppId, datagram: AppDatagram) {
-        let (now, tally) = (self.now, &mut self.tallies[app.index()]);
+        let now = self.now;
+        let tally = &mut self.tallies[app.index()];
         tally.delivered(now, u64::from(datagram.len));
         tally.datagrams[1] += 1;
         tally.delays.push(now.saturating_since(datagram.sent_at));
@@ -233,6 +237,7 @@ impl World {
     pub(super) fn deliver_events(&mut self, key: SlabKey) {
         while let Some(talk) = self.talks.get_mut(key) {
             let Some(news) = talk.news.pop_front() else { return };
+            // A fetch has no application of its own: its events concern the cache that it serves.
             if let Some(client) = talk.fetches_for {
                 self.handle_origin_event(key, client, news);
                 continue;

@@ -25,7 +25,7 @@ pub(super) struct LowerLink {
 /// Bytes that a gateway's datagrams took on links, and would have taken in a secure tunnel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChargedBytes {
-    /// Number of datagrams.
+    /// Number of datagrams that the gateway has sent.
     pub packets: u64,
     /// Their size on the link, in bytes.
     pub link: u64,
@@ -90,11 +90,13 @@ impl World {
         let now = self.now;
         match &mut self.lanes[lane.index()].carrier {
             PacketCarrier::Own { link, .. } => {
+                // The link's alarm may not have rung yet, so its queue may be older than `now`.
                 link.handle_timeout(now);
                 link.queued().bytes.get()
             }
             PacketCarrier::Shared { medium, terminal } => {
-                let (medium, terminal) = (*medium, *terminal);
+                let medium = *medium;
+                let terminal = *terminal;
                 let dama = &mut self.media[medium as usize].dama;
                 let cells = dama.waiting(now, terminal, TrafficClass::Bulk);
                 let payload = dama.frames().cell.payload;

@@ -110,8 +110,9 @@ mod tests {
             Some(spec) => ConnectionPath::direct(client, hub, tcp())
                 .to_cache(spec, ConnectionPath::direct(hub, server, tcp())),
         };
-        let often = (20, Duration::from_secs(1));
-        let page = PageLoads::new(Arc::new(path), method, 300, [10_000; 11].into(), at(1), often);
+        let objects = [10_000; 11].into();
+        let think = Duration::from_secs(1);
+        let page = PageLoads::new(Arc::new(path), method, 300, objects, at(1), 20, think);
         let app = world.add_app(Box::new(page));
         assert!(world.run_until_done(at(1000)));
         world.run_until(world.now() + Duration::from_secs(200));

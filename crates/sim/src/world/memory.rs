@@ -19,9 +19,9 @@ pub(super) struct HostMemory {
 
 #[derive(Debug, Default)]
 struct PeerMemory {
-    /// TCB interdependence (RFC 9040).
+    /// Path estimates that later connections begin with: TCB interdependence (RFC 9040).
     block: ControlBlock,
-    /// T/TCP's cache (RFC 1644).
+    /// Connection counts that let T/TCP skip the handshake (RFC 1644).
     tao: TaoCache,
 }
 
@@ -31,6 +31,7 @@ impl HostMemory {
         let mut config = config;
         let shares = config.sharing != TcbSharing::None && config.shared.is_none();
         if let Some(peer) = self.peers.get(&hosts).filter(|_| shares) {
+            // The settings are shared with other connections: only this one's copy changes.
             Arc::make_mut(&mut config).shared = Some(peer.block);
         }
         if matches!(config.syn_data, SynData::Transactions(_)) {
@@ -146,7 +147,8 @@ mod tests {
             300,
             [1000].into(),
             at(1),
-            (3, Duration::from_secs(1)),
+            3,
+            Duration::from_secs(1),
         );
         let app = world.add_app(Box::new(page));
         assert!(world.run_until_done(at(60)));

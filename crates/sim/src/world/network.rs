@@ -38,7 +38,8 @@ impl World {
         config: DamaConfig,
     ) -> Result<Vec<LinkId>, DamaError> {
         let dama = Dama::new(config, self.seeds.bits())?;
-        let (medium, terminals) = (self.media.len() as u32, dama.terminals());
+        let medium = self.media.len() as u32;
+        let terminals = dama.terminals();
         self.media.push(SharedReturnLink { dama, to, alarm: EventAlarm::default() });
         self.set_medium_alarm(medium);
         let lane = |terminal| self.add_lane(PacketCarrier::Shared { medium, terminal });
@@ -70,7 +71,7 @@ impl World {
         self.nodes[node.index()].default = Some(hop);
     }
 
-    /// Returns a link's counters.
+    /// Returns the counters of a link since the start of the run.
     pub fn counters(&self, lane: LinkId) -> &PacketCounters {
         self.lanes[lane.index()].read(&self.media).1
     }
@@ -136,7 +137,8 @@ impl World {
                 alarm.set(&mut self.agenda, next, DueEvent::Lane(id));
             }
             PacketCarrier::Shared { medium, terminal } => {
-                let (medium, terminal) = (*medium, *terminal);
+                let medium = *medium;
+                let terminal = *terminal;
                 let dama = &mut self.media[medium as usize].dama;
                 dama.handle_packet(self.now, terminal, packet);
                 lane.peak = lane.peak.max(dama.queued(terminal).packets);
@@ -159,11 +161,13 @@ impl World {
             let PacketCarrier::Own { link, to, .. } = &mut self.lanes[id.index()].carrier else {
                 return;
             };
-            let (to, arrived) = (*to, link.poll_delivery(self.now));
+            let to = *to;
+            let arrived = link.poll_delivery(self.now);
             let more = arrived.is_some();
             if let Some(packet) = arrived {
                 self.handle_arrival(to, packet);
             }
+            // Borrowed again, because the arrival needed the whole world.
             let PacketCarrier::Own { link, alarm, .. } = &mut self.lanes[id.index()].carrier else {
                 return;
             };
@@ -180,7 +184,8 @@ impl World {
         }
         loop {
             let medium = &mut self.media[index as usize];
-            let (to, arrived) = (medium.to, medium.dama.poll_arrival(self.now));
+            let to = medium.to;
+            let arrived = medium.dama.poll_arrival(self.now);
             let Some((_, _, packet)) = arrived else { break };
             self.handle_arrival(to, packet);
         }
@@ -209,7 +214,9 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.packet(self.now, packet.to, false, &packet);
         }
-        let (from, to, ip) = (packet.from, packet.to, packet.ip);
+        let from = packet.from;
+        let to = packet.to;
+        let ip = packet.ip;
         // The segment is processed in place, because copying it costs more.
         if let PacketBody::Tcp { source, destination, segment } = &packet.body {
             self.deliver_segment([from, to], ip, [*source, *destination], segment);

@@ -28,6 +28,7 @@ impl World {
         let now = self.now;
         for sender in &mut self.probe.senders {
             let socket = sender.socket.and_then(|key| self.sockets.get(key));
+            // A connection that has ended keeps the samples it has.
             let Some(stats) = socket.map(|socket| socket.tcp.stats()) else { continue };
             sender.states.push(SenderSample {
                 at: now,
@@ -40,7 +41,8 @@ impl World {
             });
         }
         for line in &mut self.probe.links {
-            let (lanes, media) = (&self.lanes, &self.media);
+            let lanes = &self.lanes;
+            let media = &self.media;
             let (queued, counters) = lanes[line.lane.index()].read(media);
             line.loads.push(LinkSample {
                 at: now,

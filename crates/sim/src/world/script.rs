@@ -1,4 +1,4 @@
-//! Connections between scripted hosts.
+//! Opens and drives connections between scripted hosts.
 
 use std::sync::Arc;
 
@@ -61,11 +61,8 @@ impl World {
 
     pub(super) fn serve_script(&mut self, socket: SlabKey, key: SlabKey, side: LegSide) {
         let now = self.now;
-        let (Some(end), Some(connection)) =
-            (self.sockets.get_mut(socket), self.scripted.get_mut(key))
-        else {
-            return;
-        };
+        let Some(end) = self.sockets.get_mut(socket) else { return };
+        let Some(connection) = self.scripted.get_mut(key) else { return };
         let host = connection.host(side);
         let next = host.serve(now, &mut end.tcp);
         host.alarm.set(&mut self.agenda, next, DueEvent::Script(key, side));

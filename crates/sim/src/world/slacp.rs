@@ -113,7 +113,8 @@ impl World {
         match role {
             GatewayRole::Hub(allow) => Endpoint::hub(config, identity(node), allow.clone(), seed),
             GatewayRole::Terminal(hub) => {
-                let (key, to) = (identity(*hub).public(), vec![address(*hub)]);
+                let key = identity(*hub).public();
+                let to = vec![address(*hub)];
                 Endpoint::terminal(config, identity(node), key, to, seed)
             }
         }
@@ -126,7 +127,9 @@ impl World {
         let Some(place) = self.nodes[node.index()].gateway else { return };
         let SlacpGateway { config, role, most_connections, below, .. } =
             &self.gateways[place as usize];
-        let (config, role, most_connections) = (config.clone(), role.clone(), *most_connections);
+        let config = config.clone();
+        let role = role.clone();
+        let most_connections = *most_connections;
         let below = below.after_restart();
         let endpoint = self.new_endpoint(node, config.clone(), &role);
         let gateway = SlacpGateway::new(endpoint, config, role);
@@ -174,7 +177,7 @@ impl World {
     }
 
     fn splits_at(&self, node: NodeId) -> impl Iterator<Item = SlabKey> {
-        let here = self.splits.iter().filter(move |(_, it)| it.path.nodes[it.at] == node);
+        let here = self.splits.iter().filter(move |(_, split)| split.path.nodes[split.at] == node);
         here.map(|(key, _)| key)
     }
 
@@ -248,8 +251,8 @@ impl World {
             let mut bytes = Vec::with_capacity(1500);
             let Some(to) = gateway.endpoint.poll_transmit(now, &mut bytes) else { break };
             let Some(to) = node_at(to) else { break };
-            let (is_control, overhead) =
-                (gateway.endpoint.transmit_is_control(), gateway.below.overhead);
+            let is_control = gateway.endpoint.transmit_is_control();
+            let overhead = gateway.below.overhead;
             let sealed = SlacpDatagram { bytes, is_control, overhead };
             gateway.below.charged.add(&sealed);
             self.send(Box::new(SimulatedPacket::v4(node, to, PacketBody::Slacp(sealed))));
@@ -258,6 +261,7 @@ impl World {
         }
         let Some(place) = self.nodes[node.index()].gateway else { return };
         let gateway = &mut self.gateways[place as usize];
+        // The clock must not go back for a time-out that is overdue.
         let next = gateway.endpoint.poll_timeout().map(|(at, _)| at.max(now));
         let look = gateway.below.next_check(now);
         let next = next.into_iter().chain(look).min();
@@ -267,25 +271,8 @@ impl World {
     fn gateway_event(&mut self, node: NodeId, session: SessionId, event: &Event) {
         let Some(gateway) = self.gateway(node) else { return };
         match *event {
-            Event::Up { address, .. } => {
-                let Some(peer) = node_at(address) else { return };
-                gateway.sessions.insert(peer, session);
-                // A new session is not held back yet: the next check has to report a full buffer again.
-                gateway.below.is_full = false;
-                gateway.peers.insert(session, peer);
-                for split in core::mem::take(&mut gateway.waiting) {
-                    self.serve_split(split);
-                }
-            }
-            Event::Down(_) => {
-                // A peer that has restarted may already have another session.
-                if let Some(peer) = gateway.peers.remove(&session)
-                    && gateway.sessions.get(&peer) == Some(&session)
-                {
-                    gateway.sessions.remove(&peer);
-                }
-                self.lose_streams(node, session);
-            }
+            Event::Up { address, .. } => self.add_session(node, session, address),
+            Event::Down(_) => self.lose_session(node, session),
             Event::Opened { stream, ref open } => {
                 self.answer_stream(node, session, stream, open.source);
             }
@@ -311,12 +298,33 @@ impl World {
         }
     }
 
-    fn lose_streams(&mut self, node: NodeId, session: SessionId) {
+    /// Records a session that is up, and opens the streams that waited for one.
+    fn add_session(&mut self, node: NodeId, session: SessionId, address: SocketAddr) {
         let Some(gateway) = self.gateway(node) else { return };
+        let Some(peer) = node_at(address) else { return };
+        gateway.sessions.insert(peer, session);
+        // A new session is not held back yet: the next check has to report a full buffer again.
+        gateway.below.is_full = false;
+        gateway.peers.insert(session, peer);
+        for split in core::mem::take(&mut gateway.waiting) {
+            self.serve_split(split);
+        }
+    }
+
+    /// Forgets a session that is down, and fails its streams.
+    fn lose_session(&mut self, node: NodeId, session: SessionId) {
+        let Some(gateway) = self.gateway(node) else { return };
+        // A peer that has restarted may already have another session.
+        if let Some(peer) = gateway.peers.remove(&session)
+            && gateway.sessions.get(&peer) == Some(&session)
+        {
+            gateway.sessions.remove(&peer);
+        }
         let lost: Vec<_> =
             gateway.streams.keys().filter(|(of, _)| *of == session).copied().collect();
         for (session, stream) in lost {
-            let split = self.gateway(node).and_then(|it| it.streams.remove(&(session, stream)));
+            let split =
+                self.gateway(node).and_then(|gateway| gateway.streams.remove(&(session, stream)));
             let Some(split) = split else { continue };
             self.fail_stream(split, LegEnd::Stream(session, stream), ResetReason::SessionLost);
         }
@@ -334,7 +342,8 @@ impl World {
         hosts: ConnectionHosts,
         split: SlabKey,
     ) -> Result<Option<LegEnd>, ResetReason> {
-        let (now, peer) = (self.now, path.nodes[at + 1]);
+        let now = self.now;
+        let peer = path.nodes[at + 1];
         // Gateways share their memory among clients by source address. The port identifies the opening.
         self.opened = self.opened.wrapping_add(1);
         let source = SocketAddr::new(address(path.nodes[0]).ip(), self.opened);
@@ -397,6 +406,7 @@ impl World {
         let now = self.now;
         let Some(gateway) = self.gateway(node) else { return };
         if let Some(session) = gateway.sessions.get(&peer).copied() {
+            // The call fails only for a session that has ended.
             let _ = gateway.endpoint.close(now, session, CloseReason::Shutdown);
             self.drive_gateway(node);
         }
@@ -443,7 +453,8 @@ impl SlacpGateway {
     /// Reads the next bytes, which begin at `position`, and checks them.
     pub(super) fn read(
         &mut self,
-        (session, stream): (SessionId, StreamId),
+        session: SessionId,
+        stream: StreamId,
         position: u64,
         contents: &StreamContents,
         coded: Option<&mut CodedStream>,
@@ -452,7 +463,7 @@ impl SlacpGateway {
         let Self { endpoint, buffer, .. } = self;
         let read = match coded {
             None => endpoint.read(session, stream, buffer)?,
-            Some(coded) => read_coded(endpoint, (session, stream), coded, buffer)?,
+            Some(coded) => read_coded(endpoint, session, stream, coded, buffer)?,
         };
         if let ReadOutcome::Data(bytes) = read {
             let same = contents.from(position).take(bytes).eq(buffer[..bytes].iter().copied());
@@ -464,7 +475,8 @@ impl SlacpGateway {
     /// Writes as many bytes as there is room for, and returns their number.
     pub(super) fn write(
         &mut self,
-        (session, stream): (SessionId, StreamId),
+        session: SessionId,
+        stream: StreamId,
         data: ByteRange,
         contents: &StreamContents,
         coded: Option<&mut CodedStream>,
@@ -484,19 +496,26 @@ impl SlacpGateway {
     /// compressed data.
     pub(super) fn finish(
         &mut self,
-        (session, stream): (SessionId, StreamId),
+        session: SessionId,
+        stream: StreamId,
         coded: Option<&mut CodedStream>,
     ) -> bool {
-        let is_flushed = self.flush((session, stream), coded);
+        let is_flushed = self.flush(session, stream, coded);
         if is_flushed {
+            // The call fails only if the stream has already ended.
             let _ = self.endpoint.finish(session, stream);
         }
         is_flushed
     }
 
     /// Writes the rest of the compressed data; returns false if there was no room for it.
-    fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut CodedStream>) -> bool {
-        let write = |bytes: &[u8]| self.endpoint.write(stream.0, stream.1, bytes);
+    fn flush(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        coded: Option<&mut CodedStream>,
+    ) -> bool {
+        let write = |bytes: &[u8]| self.endpoint.write(session, stream, bytes);
         // An error means that the stream was reset; the event follows.
         coded.is_none_or(|coded| coded.finish(write).unwrap_or(true))
     }
@@ -505,11 +524,12 @@ impl SlacpGateway {
     /// data.
     pub(super) fn reset_after_data(
         &mut self,
-        (session, stream): (SessionId, StreamId),
+        session: SessionId,
+        stream: StreamId,
         reason: ResetReason,
         coded: Option<&mut CodedStream>,
     ) -> bool {
-        let is_flushed = self.flush((session, stream), coded);
+        let is_flushed = self.flush(session, stream, coded);
         if is_flushed {
             self.streams.remove(&(session, stream));
             // The call fails only if the stream has already ended.
@@ -528,7 +548,8 @@ impl SlacpGateway {
 /// Reads from a stream whose data may be compressed.
 fn read_coded(
     endpoint: &mut Endpoint,
-    (session, stream): (SessionId, StreamId),
+    session: SessionId,
+    stream: StreamId,
     coded: &mut CodedStream,
     buffer: &mut [u8],
 ) -> Result<ReadOutcome, StreamError> {

@@ -32,7 +32,8 @@ impl World {
         from.config = self.memory.recall(from.config, [from.node, to.node]);
         to.config = self.memory.recall(to.config, [to.node, from.node]);
         let numbers = [self.seeds.bits(), self.seeds.bits()].map(|bits| SeqNr::new(bits as u32));
-        let (from_node, to_node) = (from.node, to.node);
+        let from_node = from.node;
+        let to_node = to.node;
         let active = self.sockets.insert(|me| SimulatedSocket {
             tcp: Connection::connect(from.config, numbers[0]),
             node: from_node,
@@ -105,7 +106,8 @@ impl World {
                     return self.flush(key);
                 };
                 let read = talk_ref.serve(side, &mut socket.tcp);
-                let (app, feeds) = (talk_ref.app, talk_ref.fetches_for);
+                let app = talk_ref.app;
+                let feeds = talk_ref.fetches_for;
                 let tidings = !talk_ref.news.is_empty();
                 match feeds {
                     None if read > 0 => self.tallies[app.index()].delivered(self.now, read),
@@ -145,7 +147,8 @@ impl World {
                 self.boxes.push(packet);
                 let next = socket.tcp.poll_timeout().map(|(at, _)| at);
                 socket.alarm.set(&mut self.agenda, next, DueEvent::Socket(key));
-                let (state, peer) = (socket.tcp.state(), socket.peer);
+                let state = socket.tcp.state();
+                let peer = socket.peer;
                 self.memory.keep_control_block(socket);
                 match state {
                     TcpState::Closed if !self.is_still_read(key) => self.remove_socket(key),
@@ -172,7 +175,8 @@ impl World {
         match socket.owner {
             SocketOwner::Split(split) => self.is_leg(key, split),
             SocketOwner::Script(connection, side) => {
-                let host = self.scripted.get(connection).map(|it| &it.hosts[side as usize]);
+                let host =
+                    self.scripted.get(connection).map(|scripted| &scripted.hosts[side as usize]);
                 socket.tcp.readable() > 0 && host.is_some_and(|host| !host.has_released_socket())
             }
             SocketOwner::Talk(..) | SocketOwner::Unattended => false,

@@ -45,12 +45,14 @@ impl World {
         let sender = *destination;
         let Some(ack) = segment.ack.filter(|_| is_bare(segment)) else {
             if segment.flags.fin || segment.flags.rst {
+                // The sender's connection ends, so nothing more has to be scheduled.
                 spacer.pace.acked.remove(&sender);
             }
             self.release(node, sender);
             return Some(packet);
         };
         let due = spacer.pace.due(now, sender, ack);
+        // One that is due still waits behind those held before it, which keeps the order.
         if due <= now && spacer.held.is_empty() {
             return Some(packet);
         }

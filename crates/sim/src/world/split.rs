@@ -55,7 +55,8 @@ impl World {
     /// Lets a split connection proceed as far as possible after a change.
     pub(super) fn serve_split(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
-        let (node, before) = (split.path.nodes[split.at], split.ends());
+        let node = split.path.nodes[split.at];
+        let before = split.ends();
         self.handle_failures(key);
         self.advance(key);
         let over = self.run_relay(key);
@@ -122,6 +123,7 @@ impl World {
     /// Reports a failed leg to the relay; aborts the connection if the relay does not run yet.
     fn fail_leg(&mut self, key: SlabKey, end: LegEnd, failure: LegFailure) {
         let Some(side) = self.splits.get(key).and_then(|split| split.side_of(end)) else { return };
+        // Before the relay runs no data has passed, so both legs end together.
         let reason = match failure {
             LegFailure::Closed => ResetReason::Reset,
             LegFailure::Broken(reason) | LegFailure::Reset(reason) => reason,
@@ -146,6 +148,7 @@ impl World {
             }
             SplitStage::Dialling(_) if self.is_connected(split, LegSide::Server) => {
                 if let Some(split) = self.splits.get_mut(key) {
+                    // The destination is connected, so this is not a relay that answered its client early.
                     (split.stage, split.relay) = (SplitStage::Relaying, Relay::default());
                 }
                 self.accept_stream(key);
@@ -173,7 +176,9 @@ impl World {
     /// Opens the segment towards the server.
     fn open_next_leg(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
-        let (path, at, hosts) = (Arc::clone(&split.path), split.at, split.hosts);
+        let path = Arc::clone(&split.path);
+        let at = split.at;
+        let hosts = split.hosts;
         let is_from_peer = matches!(split.ends(), [Some(LegEnd::Stream(..)), _]);
         let opened = match path.legs[at] {
             path::PathLeg::Tcp(..) if self.has_no_descriptor(path.nodes[at]) => {
@@ -191,6 +196,8 @@ impl World {
         let Some(split) = self.splits.get_mut(key) else { return };
         match opened {
             Ok(Some(end)) => {
+                // A peer gateway learns only now that its stream can be accepted, so the server is awaited
+                // first.
                 split.stage = match end {
                     LegEnd::Tcp(_) if is_from_peer => SplitStage::Dialling(now + CONNECT_TIMEOUT),
                     _ => SplitStage::Relaying,
@@ -252,7 +259,8 @@ impl World {
         let gateway = self.nodes[node.index()].gateway;
         let gateway = gateway.map(|place| &mut self.gateways[place as usize]);
         let SplitConnection { stage, relay, legs, path, .. } = split;
-        let (sockets, contents) = (&mut self.sockets, &path.contents);
+        let sockets = &mut self.sockets;
+        let contents = &path.contents;
         let mut wires = LegDriver { now: self.now, legs, sockets, gateway, contents };
         Some(work(stage, relay, &mut wires))
     }
@@ -267,7 +275,8 @@ impl World {
     pub(super) fn watch_leg(&mut self, hosts: ConnectionHosts, at: usize, ends: [SlabKey; 2]) {
         let ConnectionHosts::Talk(talk) = hosts else { return };
         let Some(talk) = self.talks.get(talk) else { return };
-        let (Some(name), app) = (talk.watch.clone(), talk.app) else { return };
+        let Some(name) = talk.watch.clone() else { return };
+        let app = talk.app;
         for (place, end) in ends.into_iter().enumerate() {
             let label = format!("{name}.{}{}", at + 1, ["client", "server"][place]);
             if let Some(socket) = self.sockets.get_mut(end) {

@@ -85,8 +85,7 @@ fn each_method_takes_the_round_trips_that_it_must() {
     let time = |method| {
         let objects: Arc<[u64]> = vec![1000; 7].into();
         let (world, app) = run_app(|path| {
-            let once = (1, Duration::ZERO);
-            Box::new(PageLoads::new(path, method, 300, objects, at(0), once))
+            Box::new(PageLoads::new(path, method, 300, objects, at(0), 1, Duration::ZERO))
         });
         world.app_stats(app).work_units[0].time().as_millis() / 500
     };
@@ -137,7 +136,7 @@ fn random_users_ask_as_often_as_they_should() {
     let mut world = World::new(1);
     let (_, _, path) = geo(&mut world);
     let seed = world.draw_seed();
-    let users = WebUsers::new(vec![path], every, (300, sizes), [at(0), at(100)], seed);
+    let users = WebUsers::new(vec![path], every, 300, sizes, [at(0), at(100)], seed);
     let app = world.add_app(Box::new(users));
     world.run_until(at(200));
     let tally = world.app_stats(app);

@@ -35,7 +35,8 @@ impl TunnelledPackets {
         if self.order.len() >= MAX_TRACKED
             && let Some((number, name)) = self.order.pop_first()
         {
-            self.remove(&name, |alike| alike.iter().position(|(it, _)| *it == number));
+            // Identical packets have the same name, so the oldest is told by its number.
+            self.remove(&name, |alike| alike.iter().position(|(other, _)| *other == number));
         }
         let name = packet_identity(bytes);
         self.order.insert(self.next, name.clone());
@@ -116,8 +117,8 @@ impl World {
         // Kept even if the session refuses the packet: the oldest give way.
         self.tunnelled.put(&bytes, packet);
         let Some(gateway) = self.gateway(node) else { return };
-        let session = gateway.sessions.get(&peer).copied();
-        let (Some(session), Some(channel)) = (session, ChannelId::new(CHANNEL)) else { return };
+        let Some(session) = gateway.sessions.get(&peer).copied() else { return };
+        let Some(channel) = ChannelId::new(CHANNEL) else { return };
         if gateway.endpoint.send_packet(now, session, channel, &bytes).is_ok() {
             self.gateways_to_drive.push_back(node);
         }

@@ -17,7 +17,7 @@ const CHUNK: usize = 65_536;
 
 pub(super) struct LegDriver<'w> {
     pub(super) now: Instant,
-    /// Indexed by side.
+    /// The legs towards the client and the server, indexed by [`LegSide`].
     pub(super) legs: &'w mut [SplitLeg; 2],
     pub(super) sockets: &'w mut Slab<SimulatedSocket>,
     pub(super) gateway: Option<&'w mut SlacpGateway>,
@@ -79,7 +79,7 @@ impl Legs for LegDriver<'_> {
             }
             Some(LegEnd::Stream(session, stream)) => {
                 let Some(gateway) = &mut self.gateway else { return Ok(true) };
-                Ok(gateway.finish((session, stream), leg.coded.as_deref_mut()))
+                Ok(gateway.finish(session, stream, leg.coded.as_deref_mut()))
             }
             None => Ok(true),
         }
@@ -88,6 +88,7 @@ impl Legs for LegDriver<'_> {
     fn is_delivered(&mut self, leg: LegSide) -> bool {
         let Some(LegEnd::Tcp(socket)) = self.legs[leg as usize].end else { return true };
         let state = self.sockets.get(socket).map_or(TcpState::Closed, |socket| socket.tcp.state());
+        // In these states the FIN, and so all data before it, has been acknowledged (RFC 9293 §3.3.2).
         matches!(state, TcpState::Closed | TcpState::TimeWait | TcpState::FinWait2)
     }
 
@@ -131,12 +132,13 @@ impl Legs for LegDriver<'_> {
         if let Some(LegEnd::Stream(session, stream)) = self.legs[leg as usize].end {
             let coded = self.legs[leg as usize].coded.as_deref_mut();
             let Some(gateway) = &mut self.gateway else { return true };
-            let is_taken = gateway.reset_after_data((session, stream), reason, coded);
+            let is_taken = gateway.reset_after_data(session, stream, reason, coded);
             if is_taken {
                 self.legs[leg as usize].end = None;
             }
             return is_taken;
         }
+        // TCP has no reset that waits for data, as streams have: it is sent when all is acknowledged.
         let is_delivered = self.unacknowledged(leg) == 0;
         if is_delivered {
             self.reset(leg, reason);
@@ -159,7 +161,8 @@ impl LegDriver<'_> {
             }
             Some(LegEnd::Stream(session, stream)) => match &mut self.gateway {
                 Some(gateway) => match gateway.read(
-                    (session, stream),
+                    session,
+                    stream,
                     leg.position,
                     self.contents,
                     leg.coded.as_deref_mut(),
@@ -199,7 +202,7 @@ impl LegDriver<'_> {
                 }
                 let Some(gateway) = &mut self.gateway else { return Ok(0) };
                 let coded = leg.coded.as_deref_mut();
-                Ok(gateway.write((session, stream), data, self.contents, coded))
+                Ok(gateway.write(session, stream, data, self.contents, coded))
             }
             None => Ok(0),
         }

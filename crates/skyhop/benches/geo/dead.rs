@@ -101,7 +101,7 @@ pub(crate) fn inside(arguments: &[&str]) -> Result<(), Failure> {
 /// not answer.
 fn begin(pace: u32) -> Result<(Socket, Vec<TcpStream>), Failure> {
     let server = find_netns(Node::Server)?.run(silent)?;
-    let add = || RouteSocket::open()?.add_address(LAN_DEVICE, (OTHER.into(), 24));
+    let add = || RouteSocket::open()?.add_address(LAN_DEVICE, OTHER.into(), 24);
     find_netns(Node::Client)?.run(add)?;
     thread::spawn(move || find_netns(Node::Client).map(|netns| netns.run(|| open(pace))));
     thread::sleep(BEFORE);

@@ -79,6 +79,7 @@ impl BundleClient {
         while (payload.len() as u64) < length {
             let request = BundleRequest::Read { id: id.to_owned(), offset: payload.len() as u64 };
             match self.ask(request)? {
+                // An empty piece before the end would be requested for ever.
                 BundleAnswer::Data(data) if !data.is_empty() => payload.extend(from_base64(&data)?),
                 other => return unexpected(other),
             }

@@ -63,7 +63,8 @@ struct OutboxNote {
 
 impl OutboxNote {
     fn is_of(&self, file: &Metadata) -> bool {
-        let (inode, bytes) = (file.ino(), file.len());
+        let inode = file.ino();
+        let bytes = file.len();
         (self.inode, self.bytes, self.modified_ns) == (inode, bytes, modified(file))
     }
 }
@@ -105,7 +106,9 @@ pub(crate) fn run(args: &OutboxArgs) -> anyhow::Result<ExitCode> {
 fn scan(args: &OutboxArgs) -> anyhow::Result<usize> {
     let files = files(&args.directory)?;
     remove_stale_notes(args, &files)?;
-    let (mut left, mut failed) = (0, None);
+    let mut left = 0;
+    let mut failed = None;
+    // Without files no gateway is needed.
     if files.is_empty() {
         return Ok(0);
     }
@@ -156,11 +159,13 @@ fn advance(
     name: &str,
     metadata: &Metadata,
 ) -> anyhow::Result<bool> {
-    let (path, noted) = (args.directory.join(name), args.directory.join(NOTES).join(name));
+    let path = args.directory.join(name);
+    let noted = args.directory.join(NOTES).join(name);
     let note =
         fs::read(&noted).ok().and_then(|text| serde_json::from_slice::<OutboxNote>(&text).ok());
     let note = match note.filter(|note| note.is_of(metadata)) {
         Some(note) => note,
+        // It may still be being written.
         None if !is_quiet(metadata) => return Ok(false),
         None => new_note(&noted, metadata)?,
     };
@@ -171,6 +176,7 @@ fn advance(
     match state.as_deref() {
         Some("forwarded" | "delivered") => {
             finish(args, name, &path, &note)?;
+            // Last: without its note, a file that is still there would be sent again.
             fs::remove_file(noted)?;
             Ok(true)
         }
@@ -241,6 +247,7 @@ fn hand_over(
     path: &Path,
     note: &OutboxNote,
 ) -> anyhow::Result<String> {
+    // The note's creation time gives a repeated bundle the same identity.
     let offer = BundleOffer {
         destination: args.to.clone(),
         lifetime_s: args.lifetime.as_secs(),

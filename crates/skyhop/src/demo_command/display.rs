@@ -77,13 +77,13 @@ fn title(task: Task, way: &TrafficPath) -> String {
 }
 
 fn result(entry: &MeasurementEntry) -> String {
-    let Some(it) = entry.figures else {
+    let Some(figures) = entry.figures else {
         return format!("failed: {}", entry.failure.as_deref().unwrap_or("nothing came"));
     };
-    let end = if it.complete { "" } else { "not finished, " };
+    let end = if figures.complete { "" } else { "not finished, " };
     let done = match entry.task.work() {
-        TaskWork::Flow(_) => format!("{:.2} MB", it.moved_bytes as f64 / 1e6),
-        TaskWork::Pieces { .. } => format!("{} {}", it.done, entry.task.parts()),
+        TaskWork::Flow(_) => format!("{:.2} MB", figures.moved_bytes as f64 / 1e6),
+        TaskWork::Pieces { .. } => format!("{} {}", figures.done, entry.task.parts()),
     };
-    format!("{end}{done} in {:.2} s, {:.2} Mbit/s", it.seconds, it.goodput / 1e6)
+    format!("{end}{done} in {:.2} s, {:.2} Mbit/s", figures.seconds, figures.goodput / 1e6)
 }

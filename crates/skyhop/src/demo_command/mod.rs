@@ -129,7 +129,8 @@ impl OutputFiles {
     fn new(args: &DemoArgs) -> Result<Self> {
         let output = |path: Option<&PathBuf>| path.map(|path| OutputFile::new(path)).transpose();
         let html = Some(&args.html).filter(|_| !args.no_html);
-        let (json, svg) = (args.json.as_ref(), args.svg.as_ref());
+        let json = args.json.as_ref();
+        let svg = args.svg.as_ref();
         Ok(Self { html: output(html)?, json: output(json)?, svg: output(svg)? })
     }
 

@@ -159,6 +159,7 @@ fn is_free(directory: PathBuf, name: &str) -> Result<PathBuf, String> {
         return Err(format!("{} is not a directory", directory.display()));
     }
     let path = directory.join(name);
+    // A link counts, too, even if it leads nowhere: it would be written through.
     if !name.is_empty() && path.symlink_metadata().is_ok() {
         return Err(format!("{} already exists and is not overwritten", path.display()));
     }
@@ -180,7 +181,8 @@ mod tests {
     fn answers_are_validated_at_once_and_asked_for_again() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("hub.toml"), "").unwrap();
-        let (taken, new) = (directory.path().display(), directory.path().join("new"));
+        let taken = directory.path().display();
+        let new = directory.path().join("new");
         let lines = format!(
             "router\npair\n{taken}\n{}\n\nhub\nhub.example.net:5901\nhub\nship-1\nno-such0\nno-such0\n\
              fast\n50Mbit/s\n\nmaybe\ny\n",

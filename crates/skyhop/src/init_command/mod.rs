@@ -71,6 +71,7 @@ enum InitRole {
 
 /// Asks for the settings if needed, then writes the files.
 pub(crate) fn run(args: &InitArgs) -> Result<ExitCode> {
+    // Questions are on standard error, so that standard output may be redirected.
     let asks = !args.has_options() && io::stdin().is_terminal() && io::stderr().is_terminal();
     let text = if asks {
         let mut asker = ask::SetupDialogue::new(io::stdin().lock(), io::stderr().lock());
@@ -141,7 +142,8 @@ impl InitArgs {
 
 fn pair_written(pair: &NewPair, [hub, terminal]: &[PathBuf; 2]) -> String {
     let NewPair { hub: at, name, interface, .. } = pair;
-    let (hub, terminal) = (hub.display(), terminal.display());
+    let hub = hub.display();
+    let terminal = terminal.display();
     format!(
         "{hub}\n{terminal}\n\n\
          Both contain private keys. Next:\n\
@@ -167,7 +169,8 @@ fn terminal_written(pair: &NewPair, AddedTerminal { path, section }: &AddedTermi
 }
 
 fn solo_written(solo: &NewSolo, path: &std::path::Path) -> String {
-    let (path, interface) = (path.display(), &solo.interface);
+    let path = path.display();
+    let interface = &solo.interface;
     format!(
         "{path}\n\nNext:  skyhop doctor {path}   and then   skyhop solo {path}\n\
          Clients' packets must pass through this machine, on interface {interface}.\n"

@@ -8,6 +8,7 @@ use crate::{print, progress};
 /// Measures the link in a lab of its own. Returns exit code 1 if a value is out of tolerance.
 pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
+    // Before the spinner, which has a thread: only a process without threads can enter.
     lab::enter()?;
     let spinner = progress::spinner(String::new());
     let say = |what: &str| spinner.set_message(format!("measuring {what}"));

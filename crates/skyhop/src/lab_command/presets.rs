@@ -30,7 +30,7 @@ pub(super) fn run(json: bool) -> anyhow::Result<ExitCode> {
 
 fn list(all: &[ListedPreset]) -> String {
     let width = all.iter().map(|preset| preset.name.len()).max().unwrap_or(0);
-    all.iter().map(|it| format!("{:<width$} {}\n", it.name, it.description)).collect()
+    all.iter().map(|preset| format!("{:<width$} {}\n", preset.name, preset.description)).collect()
 }
 
 impl From<Preset> for ListedPreset {

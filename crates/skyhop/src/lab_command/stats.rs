@@ -60,9 +60,10 @@ impl Drop for StatsPrinter {
 /// Formats rates and losses between two readings, and the queue lengths at the second.
 fn line(before: &[LinkGauge], now: &[LinkGauge], time: Duration) -> String {
     let links = before.iter().zip(now).map(|(before, now)| {
-        let (name, was, before) = (now.link, before, &before.counters);
+        let name = now.link;
+        let of_shared = shared(now, before);
+        let before = &before.counters;
         let bytes = now.counters.delivered.bytes.get() - before.delivered.bytes.get();
-        let of_shared = shared(now, was);
         format!(
             "{name} {:.2} Mbit/s, queue {} packets, lost {}, dropped {}{of_shared}",
             bytes as f64 * 8.0 / time.as_secs_f64() / 1e6,
@@ -76,8 +77,8 @@ fn line(before: &[LinkGauge], now: &[LinkGauge], time: Duration) -> String {
 
 /// Formats the slots of a terminal on a shared return link and its requests; empty for other links.
 fn shared(now: &LinkGauge, before: &LinkGauge) -> String {
-    let (Some(now), before) = (&now.shared, &before.shared) else { return String::new() };
-    let since = before.as_ref().map(|before| before.slots).unwrap_or_default();
+    let Some(now) = &now.shared else { return String::new() };
+    let since = before.shared.as_ref().map(|before| before.slots).unwrap_or_default();
     format!(
         ", slots {} of {}, requests {}, MAC buffer {} cells",
         now.slots.used - since.used,

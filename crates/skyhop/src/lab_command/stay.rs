@@ -72,7 +72,7 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         DetachedProcess::Command(Err(error)) => Err(anyhow!(error)),
-        DetachedProcess::Lab(foothold) => keep(args, &preset, pcap, foothold),
+        DetachedProcess::Lab(starting) => keep(args, &preset, pcap, starting),
     }
 }
 
@@ -95,7 +95,7 @@ fn keep(
     args: &UpArgs,
     preset: &Preset,
     pcap: Option<PathBuf>,
-    foothold: StartingLab,
+    starting: StartingLab,
 ) -> anyhow::Result<ExitCode> {
     let start = || -> anyhow::Result<_> {
         let lab = super::start(preset, args.link.seed())?;
@@ -106,12 +106,13 @@ fn keep(
     };
     let (lab, _meter, pair, _capture) = match start() {
         Ok(started) => started,
-        Err(error) => foothold.fail(&format!("{error:#}")),
+        Err(error) => starting.fail(&format!("{error:#}")),
     };
-    let (seed, gateways) = (args.link.seed(), pair.is_some());
+    let seed = args.link.seed();
+    let gateways = pair.is_some();
     let mut keeper = LabHousekeeper { pair, failed: false };
     let mut stand = PersistentLab { lab, seed, gateways };
-    stand.keep(foothold, &mut keeper)?;
+    stand.keep(starting, &mut keeper)?;
     keeper.pair.map_or(Ok(()), GatewayPair::stop)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -163,6 +164,7 @@ fn parse_change(preset: &Preset, options: &[String]) -> Result<AppliedChange, St
 pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
     let found = super::status::find_labs(&LabRegistry::default())?;
     let killed = |name: &LabName| found.swept.contains(name);
+    // A lab that was killed is already down, which is what was asked for.
     let nothing_left = match &args.name {
         Some(name) => killed(name),
         None => found.up.is_empty() && (args.all || !found.swept.is_empty()),

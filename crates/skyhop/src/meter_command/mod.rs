@@ -156,6 +156,7 @@ impl OutputArgs {
             spinner.finish_and_clear();
             complete &= report.is_complete();
             let reader = print_to_reader(&self.show(run, &report)?)?;
+            // Further runs would have no reader, or are not wanted any more.
             if reader == StdoutReader::Gone || stop.is_stopped() {
                 break;
             }
@@ -219,6 +220,7 @@ fn resolve(host: &str) -> Result<SocketAddr> {
 
 /// Like [`resolve`], with another default port.
 fn resolve_with(host: &str, port: u16) -> Result<SocketAddr> {
+    // An IPv6 address, also without brackets: its colons separate no port.
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = bare.parse() {
         return Ok(SocketAddr::new(address, port));

@@ -86,6 +86,7 @@ fn objects(text: &str) -> Result<Vec<ByteCount>> {
             None => (1, part),
         };
         let size: ByteCount = size.trim().parse()?;
+        // Checked before the memory is taken.
         if objects.len().saturating_add(count) > OBJECTS_MAX {
             bail!("more than {OBJECTS_MAX} objects in {text:?}");
         }
@@ -103,7 +104,9 @@ mod tests {
 
     #[test]
     fn sizes_may_be_counted() {
-        let sizes = |text| objects(text).map(|it| it.iter().map(|it| it.get()).collect::<Vec<_>>());
+        let sizes = |text| {
+            objects(text).map(|sizes| sizes.iter().map(|size| size.get()).collect::<Vec<_>>())
+        };
         assert_eq!(sizes("20kB, 3x10 kB,1B").unwrap(), [20_000, 10_000, 10_000, 10_000, 1]);
         for wrong in ["", "x", "ax1kB", "99999x1B", "0x1kB"] {
             assert!(objects(wrong).is_err(), "{wrong:?}");

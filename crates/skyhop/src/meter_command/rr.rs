@@ -32,6 +32,7 @@ pub(crate) struct RrArgs {
 
 impl RrArgs {
     pub(super) fn options(&self) -> Result<RrOptions> {
+        // Positions in a stream are 64-bit numbers.
         let largest = self.request.max(self.reply).get();
         if largest.checked_mul(self.count.into()).is_none() {
             bail!("{} times {largest} bytes is more than 2^64", self.count);

@@ -107,6 +107,7 @@ impl SwarmArgs {
             aes: has_aes(),
             over: self.over,
             traffic: server.map(|server| SwarmTraffic { server, terminals: busy, amount, key }),
+            // A timed transfer takes its time in any case.
             limit: self.limit.saturating_add(self.time.unwrap_or_default()),
             hub_process: self.hub_pid,
             stop,
@@ -121,8 +122,12 @@ fn hub_config(seed: u64, terminals: u32, server: Option<SocketAddr>) -> String {
          # whoever knows the seed has the keys.\n"
     );
     let allowed = match server {
-        Some(SocketAddr::V4(it)) => format!("reach = [\"{}/32:{}\"]", it.ip(), it.port()),
-        Some(SocketAddr::V6(it)) => format!("reach = [\"[{}/128]:{}\"]", it.ip(), it.port()),
+        Some(SocketAddr::V4(address)) => {
+            format!("reach = [\"{}/32:{}\"]", address.ip(), address.port())
+        }
+        Some(SocketAddr::V6(address)) => {
+            format!("reach = [\"[{}/128]:{}\"]", address.ip(), address.port())
+        }
         None => "deny = [\"0.0.0.0/0\", \"::/0\"]".to_owned(),
     };
     for number in 0..terminals {

@@ -47,11 +47,13 @@ impl UdpArgs {
             (false, false) => Directions::Download,
         };
         let plan = UdpPlan { rate: self.rate, length: self.length, time: self.time, directions };
+        // The server refuses more.
         if plan.datagrams() > DATAGRAMS_MAX {
             bail!("{} datagrams are more than {DATAGRAMS_MAX}", plan.datagrams());
         }
         let limit = self.time.saturating_add(MARGIN);
-        let (server, dscp) = (self.target.resolve()?, self.dscp);
+        let server = self.target.resolve()?;
+        let dscp = self.dscp;
         Ok(UdpOptions { server, plan, dscp, limit, key: fresh_key()?, stop: Stop::default() })
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
+        // Bounds the memory that a line without an end may take.
         let mut limited = (&mut input).take(MAX_LINE);
         let length = limited.read_until(b'\n', &mut line).context("cannot read standard input")?;
         if length == 0 {

@@ -43,7 +43,8 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     if plan.cells.iter().any(|planned| planned.cell.on != on) {
         bail!("these cells run on different back ends: expected those of one");
     }
-    let (back_end, threads) = (back_end(on)?, args.threads.get());
+    let back_end = back_end(on)?;
+    let threads = args.threads.get();
     let bar = progress(args.cells.len(), args.cells.len() as u64 * STEPS);
     let step = |_: &PlannedCell, steps| bar.inc(steps);
     let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, step)?;

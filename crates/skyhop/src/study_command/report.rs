@@ -118,18 +118,28 @@ fn compare(
     if let Some(directory) = &args.html {
         write_pages(args, directory, &entries, &documents)?;
     }
+    print_comparison(args, &entries, &documents)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the comparison in the requested format; nothing if only pages were requested.
+fn print_comparison(
+    args: &ReportArgs,
+    entries: &[ReproductionEntry<'_>],
+    documents: &Documents,
+) -> Result<()> {
     if args.markdown {
-        crate::print(&markdown(&entries, &documents, &args.command(None)))?;
+        crate::print(&markdown(entries, documents, &args.command(None)))?;
     } else if args.json {
-        crate::print(&json(&entries))?;
+        crate::print(&json(entries))?;
     } else if args.csv {
-        crate::print(&csv(&entries))?;
+        crate::print(&csv(entries))?;
     } else if args.published {
-        let mut text: String = entries.iter().map(|entry| text_of(entry, &documents)).collect();
+        let mut text: String = entries.iter().map(|entry| text_of(entry, documents)).collect();
         text.pop();
         crate::print(&text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn write_pages(

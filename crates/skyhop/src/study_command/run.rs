@@ -27,7 +27,8 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let back_end = back_end(args.campaign.on.into())?;
     store.tidy();
     let mut plan = args.campaign.plan()?;
-    let (mut total, mut is_first) = (campaign::CampaignReport::default(), true);
+    let mut total = campaign::CampaignReport::default();
+    let mut is_first = true;
     while is_first || (total.failed.is_empty() && plan.todo().next().is_some()) {
         let report = round(args, &plan, &*back_end, &store)?;
         if is_first {
@@ -65,7 +66,8 @@ fn weight(planned: &PlannedCell) -> u64 {
 fn summary(report: &campaign::CampaignReport, store: &ResultStore) -> String {
     let campaign::CampaignReport { run, kept, failed } = report;
     let failed = failed.len();
-    let (cells, store) = (run + kept + failed, store.root().display());
+    let cells = run + kept + failed;
+    let store = store.root().display();
     format!(
         "{cells} cells: {run} run, {kept} kept from before, {failed} failed; results in {store}\n"
     )

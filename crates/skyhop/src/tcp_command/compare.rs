@@ -50,6 +50,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<ExitCode> {
         options: args.options,
         pcap: args.pcap,
     };
+    // Before the progress bar, which has a thread: only a process without threads can enter.
     lab::enter()?;
     let template = "{bar:40} {pos} of {len} transfers, {eta} left: {msg}";
     let bar = crate::progress::bar(senders.transfers(), template);

@@ -133,7 +133,7 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
     let own = *own.with_context(|| format!("no local address of {server}'s family"))?;
     let mut config = fit_to_ethernet(&args.station.options, own);
     for _ in 0..args.times {
-        let fetched = endpoint::get(&mut station, &config, (own, server), &args.target)?;
+        let fetched = endpoint::get(&mut station, &config, own, server, &args.target)?;
         match &fetched.outcome {
             Ok(got) => print_report(got, args.station.json)?,
             Err(error) => {
@@ -141,6 +141,7 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(FAILED));
             }
         }
+        // As a host that shares what it has learnt with its next connection (RFC 9040).
         args.learn(&mut config, &fetched);
     }
     Ok(ExitCode::SUCCESS)

@@ -63,8 +63,7 @@ fn begin(host: Ipv4Addr, to: SocketAddr, number: usize) -> io::Result<TcpStream>
 /// Further clients, on the client's host.
 fn neighbours<const COUNT: usize>() -> [Ipv4Addr; COUNT] {
     let hosts = std::array::from_fn(|number| Ipv4Addr::new(10, 1, 0, 10 + number as u8));
-    let add =
-        |host: &Ipv4Addr| RouteSocket::open()?.add_address(LAN_DEVICE, (IpAddr::V4(*host), 24));
+    let add = |host: &Ipv4Addr| RouteSocket::open()?.add_address(LAN_DEVICE, IpAddr::V4(*host), 24);
     find_netns(Node::Client).unwrap().run(|| hosts.iter().try_for_each(add)).unwrap();
     hosts
 }

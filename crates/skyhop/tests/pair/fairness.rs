@@ -33,7 +33,7 @@ pub(crate) fn inside_a_greedy_client() {
     let terminal = keys.terminal(1, &own, "");
     let server = |port| SocketAddr::from((Node::Server.address4(), port));
     let _silent = find_netns(Node::Server).unwrap().run(|| silent(server(SILENT_PORT))).unwrap();
-    let add = || RouteSocket::open()?.add_address(LAN_DEVICE, (GREEDY, 24));
+    let add = || RouteSocket::open()?.add_address(LAN_DEVICE, GREEDY, 24);
     find_netns(Node::Client).unwrap().run(add).unwrap();
     let connect = |to| find_netns(Node::Client).unwrap().run(|| connect_from_greedy(to));
 

@@ -221,12 +221,12 @@ pub(crate) fn inside_new_names_cost_nothing() {
 /// A lab's hosts have no default route, which would lead to the terminal as well.
 pub(crate) fn route_the_pool() {
     let mut routes = RouteSocket::open().unwrap();
-    for (server, pool) in [
-        (IpAddr::from(Node::Server.address4()), ([198, 18, 0, 0].into(), 15)),
-        (Node::Server.address6().into(), ("fd7a:5be2:91c4:53::".parse().unwrap(), 64)),
+    for (server, pool, prefix) in [
+        (IpAddr::from(Node::Server.address4()), [198, 18, 0, 0].into(), 15),
+        (Node::Server.address6().into(), "fd7a:5be2:91c4:53::".parse().unwrap(), 64),
     ] {
         let terminal = routes.next_hop(server).unwrap();
-        routes.add_route(pool, terminal).unwrap();
+        routes.add_route(pool, prefix, terminal).unwrap();
     }
 }
 

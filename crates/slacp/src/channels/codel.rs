@@ -75,7 +75,8 @@ impl CoDel {
                 self.dropping = None;
                 false
             }
-            // The sender has not reacted to the drops so far.
+            // The sender has not reacted to the drops so far: without this case, packets of a UDP
+            // flow of 13 Mbit/s over 10 wait for the whole queue time, 503 instead of 54 ms.
             Some(since)
                 if now >= since + law.interval * PATIENCE && wait > law.target + law.slack =>
             {

@@ -17,6 +17,8 @@ pub(crate) fn lane(packet: &[u8]) -> u8 {
         Some(6) => v6(packet),
         _ => None,
     };
+    // A lane for each flow, not one for the channel: with twenty flows and 0.2 % lost, 80 % of the
+    // packets would wait for another flow's retransmission, instead of 6.7 %.
     let Some(parts) = parts else { return 0 };
     let bytes = parts.iter().flat_map(|part| part.iter());
     let hash =

@@ -164,7 +164,8 @@ impl ChannelSender {
         let head = lane.queue.front()?;
         // Time spent gathering was asked for, and is no sign of a standing queue.
         let since = head.since.max(self.released);
-        let (wait, size) = (now.saturating_since(since), head.data.len());
+        let wait = now.saturating_since(since);
+        let size = head.data.len();
         if wait > self.config.queue_time {
             return Some(DropReason::Stale);
         }

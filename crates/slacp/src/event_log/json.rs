@@ -8,7 +8,8 @@ use super::{DropReason, LogEntry, LogEvent, PayloadUnit};
 impl fmt::Display for LogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.time.as_nanos();
-        let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        let seconds = nanos / 1_000_000_000;
+        let rest = nanos % 1_000_000_000;
         write!(f, r#"{{"time":{seconds}.{rest:09},"session":{}"#, self.session.0)?;
         write!(f, r#","event":"{}""#, name(&self.event))?;
         fields(f, &self.event)?;

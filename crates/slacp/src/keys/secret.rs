@@ -20,7 +20,8 @@ pub(crate) type Secret = Zeroizing<[u8; 32]>;
 /// Draws a secret, then rekeys the generator from its own output (fast key erasure). Its later
 /// state reveals only secrets that are drawn afterwards.
 pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
-    let (mut secret, mut next) = (Secret::default(), Secret::default());
+    let mut secret = Secret::default();
+    let mut next = Secret::default();
     rng.fill_bytes(&mut *secret);
     rng.fill_bytes(&mut *next);
     *rng = ChaCha20Rng::from_seed(*next);

@@ -1,10 +1,10 @@
-//! The sessions of a hub that share a forward link: what the link carries, and how it is divided.
+//! The sessions of a hub that share a forward link: its rate, and its division among them.
 //!
-//! Everything that the hub sends over the link goes through one queue. What it has sent between two
-//! packets of a session therefore leaves the link between them, whoever it was for, and the arrival
-//! of those two packets shows the rate of the whole link (`docs/rate.md`, Sessions of one hub).
-//! So each member measures all of the link, and paces its part of it. This file keeps what
-//! the members agree on, and divides it by their weights and needs.
+//! Everything that the hub sends over the link goes through one queue. All data sent between two
+//! packets of a session, for whichever session, therefore leaves the link between them, and the
+//! arrival of those two packets shows the rate of the whole link (`docs/rate.md`, Sessions of one
+//! hub). So each member measures all of the link, and paces its part of it. This file keeps the
+//! rate on which the members agree, and divides it by their weights and needs.
 //!
 //! Does not model links whose capacity depends on whose packets they carry (a MODCOD per terminal):
 //! the members then measure a mean.
@@ -21,13 +21,15 @@ use units::{BitRate, Instant};
 use crate::{SessionId, SessionShare};
 use level::{Division, Wish};
 
-/// How often the members are compared, and how soon after one begins to send or ends. Short against
-/// a round trip; the cost is a visit to each member that sends.
+/// Period with which the members are compared, and the shorter one after a member has begun to send
+/// or has ended. Both are short against a round trip; the cost is a visit to each member that
+/// sends.
 const USUAL: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_millis(10);
-/// How long the link's rate counts as known after somebody has used it.
+/// The link's rate counts as known for this time after a member has used it.
 const FRESH: Duration = Duration::from_secs(60);
-/// Bounds of what one comparison may change, as factors: one member's train proves little.
+/// Bounds of the change of the rate by one comparison, as factors: one member's train proves
+/// little.
 const FALL: f64 = 4.0;
 const RISE: f64 = 1.5;
 /// A rise by this much (a logarithm) at once was found by a train.
@@ -38,14 +40,14 @@ const LEAST_SHARE: f64 = 0.01;
 /// headroom it has above that.
 const USE_GAIN: f64 = 0.25;
 const HEADROOM: f64 = 1.25;
-/// Time constant of [`Standing::pull`], in seconds.
+/// Time constant of [`Membership::pull`], in seconds.
 const MEMORY: f64 = 3.0;
 /// A member that has pulled the rate down by this much (in logarithms) while the others pulled it
 /// up again by half of that has a bottleneck of its own, or does not tell the truth.
 const DISPUTED: f64 = 0.1;
 /// A shorter queue than this, in seconds, explains nothing: round trips vary by as much.
 const HIDDEN: f64 = 0.02;
-/// How long it measures for itself then, and how often that doubles.
+/// Time for which such a member measures for itself, and the number of times that this doubles.
 const APART: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 6;
 /// A member whose own path carries less than this fraction of its part is held up by that path.
@@ -61,16 +63,16 @@ impl From<&str> for AggregateId {
     }
 }
 
-/// What all sessions send over one link, counted.
+/// Counters of one link for all its sessions: bytes sent, and the turn to measure.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedLink(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
     bytes: AtomicU64,
-    /// When the next train may start, in ns.
+    /// Time at which the next train may start, in ns.
     train_at: AtomicU64,
-    /// The number of the member that measures a link that nobody knows yet, plus one; 0 for none.
+    /// The number of the member that measures a link of unknown rate, plus one; 0 without one.
     measurer: AtomicU64,
 }
 
@@ -84,7 +86,8 @@ impl SharedLink {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a member that knows the link may start a train: one member's is enough for all.
+    /// Returns `true` if a member that knows the link may start a train: one member's is enough for
+    /// all.
     pub(crate) fn may_start_train(&self, now: Instant) -> bool {
         now.as_nanos() >= self.0.train_at.load(Ordering::Relaxed)
     }
@@ -94,7 +97,7 @@ impl SharedLink {
         self.0.train_at.store((now + pause).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Whether a member may measure a link that nobody knows yet: one does so at a time.
+    /// Returns `true` if a member may measure a link of unknown rate: one does so at a time.
     pub(crate) fn may_measure(&self, member: SessionId) -> bool {
         [0, member.0 + 1].contains(&self.0.measurer.load(Ordering::Relaxed))
     }
@@ -103,7 +106,7 @@ impl SharedLink {
         self.0.measurer.store(member.0 + 1, Ordering::Relaxed);
     }
 
-    /// Lets another measure the link, if the one that does so has not gone on for long.
+    /// Lets another member measure the link, if the one that does so has not gone on for some time.
     fn pass_on(&self, now: Instant) {
         if self.may_start_train(now) {
             self.0.measurer.store(0, Ordering::Relaxed);
@@ -111,10 +114,10 @@ impl SharedLink {
     }
 }
 
-/// What a member knows of the rate.
+/// A member's knowledge of the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Known {
-    /// Nothing yet.
+    /// Nothing: the member is still in the start.
     Nothing,
     /// The capacity of its own path, in bit/s.
     Own(f64),
@@ -122,21 +125,21 @@ pub(crate) enum Known {
     Link(f64),
 }
 
-/// What a member has done since the last comparison.
+/// A member's use and measurements since the last comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Report {
     pub(crate) known: Known,
     /// Bits that it has sent.
     pub(crate) bits: f64,
-    /// Whether it always had something to send.
+    /// It always had something to send.
     pub(crate) backlogged: bool,
-    /// Whether it has sent nothing and has nothing to send.
+    /// It has sent nothing and has nothing to send.
     pub(crate) idle: bool,
     /// Upper limit of its rate, in bit/s.
     pub(crate) most: f64,
-    /// What is guaranteed to its classes in use, in bit/s.
+    /// Sum of the guarantees of its classes in use, in bit/s.
     pub(crate) guaranteed: f64,
-    /// Whether its peer's times are not believed.
+    /// Its peer's times are not believed.
     pub(crate) doubted: bool,
     /// The queue that its packets have met by the peer's clock, and how much later than the least
     /// round trip its acknowledgements come by ours; in seconds.
@@ -145,46 +148,47 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Whether its acknowledgements are late as if its packets had met this queue, of which its peer's
-    /// times show nothing. A peer can report false times, but can acknowledge nothing before it has
-    /// arrived, and the queue of a link holds up the packets of all.
+    /// Returns `true` if its acknowledgements are late as if its packets had met this queue, of
+    /// which its peer's times show nothing. A peer can report false times, but cannot acknowledge a
+    /// packet before it has arrived, and the queue of a link delays the packets of all.
     fn hides(&self, queue: f64) -> bool {
         queue > HIDDEN && self.late - self.queue > queue / 2.0
     }
 }
 
-/// What becomes of a member.
+/// A member's part of the link until the next comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Grant {
     /// It measures the whole link, of this rate, and uses this share of it.
     Share { rate: f64, share: f64 },
     /// It measures its own path, and uses no more than this of the link, in bit/s.
     Apart { most: f64 },
-    /// It has nothing to send, and is not asked until it has.
+    /// It has nothing to send, and is left out of comparisons until it has.
     Asleep,
 }
 
-/// A member.
+/// A member's configuration, use and record in comparisons.
 #[derive(Debug)]
-struct Standing {
+struct Membership {
     weight: f64,
     /// Its own guarantee and maximum, in bit/s.
     guaranteed: f64,
     maximum: f64,
     active: bool,
-    /// Mean use, in bit/s.
+    /// Mean use over about four comparisons, in bit/s.
     usage: f64,
+    /// Part of the link that it was given last, 0 to 1.
     share: f64,
-    /// By how much it has lately changed the rate that all agree on (a logarithm).
+    /// Its recent effect on the rate that all agree on (a logarithm, fading with [`MEMORY`]).
     pull: f64,
-    /// Until when it measures for itself, and how often that has happened.
+    /// End of the time for which it measures for itself, and the number of such times.
     apart: Option<Instant>,
     times_apart: u32,
 }
 
-impl Standing {
+impl Membership {
     fn new(share: SessionShare) -> Self {
-        let mut standing = Self {
+        let mut member = Self {
             weight: 1.0,
             guaranteed: 0.0,
             maximum: f64::INFINITY,
@@ -195,8 +199,8 @@ impl Standing {
             apart: None,
             times_apart: 0,
         };
-        standing.set_share(share);
-        standing
+        member.set_share(share);
+        member
     }
 
     fn set_share(&mut self, share: SessionShare) {
@@ -211,7 +215,7 @@ impl Standing {
         Wish { weight: self.weight, demand: self.demand(report), guaranteed }
     }
 
-    /// How much it wants, in bit/s; no limit if it always has something to send.
+    /// Its demand in bit/s; without a limit if it always has something to send.
     fn demand(&self, report: &Report) -> f64 {
         let wanted = if report.backlogged { f64::INFINITY } else { HEADROOM * self.usage };
         match report.known {
@@ -229,22 +233,22 @@ impl Standing {
     }
 }
 
-/// One shared link and its members. Handed the time; costs nothing while nobody sends.
+/// One shared link and its members. Handed the time; costs nothing while no member sends.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregate {
-    members: BTreeMap<SessionId, Standing>,
-    /// The link's rate in bit/s, and when somebody last used it.
+    members: BTreeMap<SessionId, Membership>,
+    /// The link's rate in bit/s, and when a member last used it.
     rate: Option<(f64, Instant)>,
-    /// The members that send.
+    /// The members that send, in the order in which they began to.
     active: Vec<SessionId>,
     compared: Instant,
-    /// Somebody has begun to send, or a weight has changed.
+    /// A member has begun to send or has left, or a weight has changed.
     changed: bool,
 }
 
 impl Aggregate {
     pub(crate) fn add(&mut self, id: SessionId, share: SessionShare) {
-        self.members.insert(id, Standing::new(share));
+        self.members.insert(id, Membership::new(share));
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) {
@@ -269,9 +273,10 @@ impl Aggregate {
         self.rate.filter(|(_, used)| now.saturating_since(*used) <= FRESH).map(|(rate, _)| rate)
     }
 
-    /// What a new member may use when it begins to send; `None` if it has to measure its path.
+    /// A new member's part when it begins to send; `None` if it has to measure its path.
     pub(crate) fn join(&self, now: Instant, id: SessionId) -> Option<Grant> {
-        let (rate, member) = (self.rate(now)?, self.members.get(&id)?);
+        let rate = self.rate(now)?;
+        let member = self.members.get(&id)?;
         let share = self.share_beside(rate, member, self.active.iter());
         Some(Grant::Share { rate, share })
     }
@@ -280,20 +285,20 @@ impl Aggregate {
     fn share_beside<'a>(
         &self,
         rate: f64,
-        member: &Standing,
+        member: &Membership,
         others: impl Iterator<Item = &'a SessionId>,
     ) -> f64 {
         let others = others.filter_map(|id| self.members.get(id));
         let own = (member.weight, member.guaranteed);
         let (weights, guaranteed) =
-            others.fold(own, |sum, it| (sum.0 + it.weight, sum.1 + it.guaranteed));
+            others.fold(own, |sum, other| (sum.0 + other.weight, sum.1 + other.guaranteed));
         let kept = (rate / guaranteed).min(1.0);
         let rest = (rate - guaranteed).max(0.0);
         (kept * member.guaranteed + rest * member.weight / weights) / rate
     }
 
-    /// A member has begun to send. Returns what it may use until the members are compared, which
-    /// happens soon; `None` if it goes on as it did.
+    /// Records that a member has begun to send. Returns its part until the members are compared,
+    /// which happens soon; `None` if it goes on as it did.
     pub(crate) fn wake(&mut self, now: Instant, id: SessionId) -> Option<Grant> {
         let rate = self.rate(now);
         let member = self.members.get_mut(&id)?;
@@ -310,13 +315,13 @@ impl Aggregate {
         Some(if together { Grant::Share { rate, share } } else { Grant::Apart { most } })
     }
 
-    /// Whether the members should be compared.
+    /// Returns `true` if the members should be compared.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let passed = now.saturating_since(self.compared);
         !self.active.is_empty() && (passed >= USUAL || self.changed && passed >= SOON)
     }
 
-    /// The members that send.
+    /// The members that send; [`Self::compare`] takes their reports in this order.
     pub(crate) fn active(&self) -> &[SessionId] {
         &self.active
     }
@@ -333,6 +338,8 @@ impl Aggregate {
         debug_assert_eq!(self.active.len(), reports.len(), "a report of each");
         let passed = now.saturating_since(self.compared).min(FRESH);
         (self.compared, self.changed) = (now, false);
+        // The use says who is active, the agreement sets the rate, and the admission says who
+        // shares it: the division needs all three.
         self.measure_use(passed, reports);
         self.agree(now, passed, reports);
         self.admit(now, reports);
@@ -351,12 +358,14 @@ impl Aggregate {
         }
     }
 
-    /// What the members have learnt since the last comparison changes the common rate by the mean,
-    /// in which each counts by its share of the link, except what trains have found.
+    /// Changes the common rate by the mean of what the members have learnt since the last
+    /// comparison, in which each counts by its share of the link. Finds of trains count in full.
     fn agree(&mut self, now: Instant, passed: Duration, reports: &[Report]) {
         let Some((rate, _)) = self.rate else { return };
         let fading = (-passed.as_secs_f64() / MEMORY).exp();
-        let (mut all, mut change, mut found) = (0.0, 0.0, 0.0_f64);
+        let mut all = 0.0;
+        let mut change = 0.0;
+        let mut found = 0.0_f64;
         for (id, report) in self.active.iter().zip(reports) {
             let Some(member) = self.members.get_mut(id) else { continue };
             member.pull *= fading;
@@ -366,7 +375,7 @@ impl Aggregate {
                 continue;
             }
             let step = (seen / rate).clamp(1.0 / FALL, RISE).ln();
-            // More than a round's growth is what a train has found, and news for all.
+            // More than a round's growth is what a train has found, and is news for all.
             if step > FOUND {
                 found = step.max(found);
                 member.pull += step;
@@ -382,8 +391,8 @@ impl Aggregate {
         self.settle_disputes(now, reports);
     }
 
-    /// Sets apart who pulls the rate down while the others pull it up; or one of these, if it hides
-    /// the queue that the first one sees.
+    /// Sets apart the member that pulls the rate down while the others pull it up; or one of these,
+    /// if it hides the queue that the first one sees.
     fn settle_disputes(&mut self, now: Instant, reports: &[Report]) {
         let pulls: Vec<(SessionId, f64, &Report)> = self
             .active
@@ -394,6 +403,8 @@ impl Aggregate {
         let up: f64 = pulls.iter().map(|(_, pull, _)| pull.max(0.0)).sum();
         let down = pulls.iter().filter(|(_, pull, _)| *pull < -DISPUTED && up > -pull / 2.0);
         let Some(lowest) = down.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        // Of two members, one that reported arrival times without the queue had nearly all of the
+        // link, and the honest one was set apart, before this was looked at.
         let hides =
             |(_, pull, report): &&(_, f64, &Report)| *pull > 0.0 && report.hides(lowest.2.queue);
         let hider = pulls.iter().filter(hides).max_by(|a, b| a.1.total_cmp(&b.1));
@@ -411,10 +422,9 @@ impl Aggregate {
                 member.apart = Some(member.apart.map_or(now, |until| until.max(now)));
                 continue;
             }
-            let (Known::Own(own), Some(rate)) = (report.known, known) else {
-                if let Known::Own(own) = report.known {
-                    self.rate = Some((own, now));
-                }
+            let Known::Own(own) = report.known else { continue };
+            let Some(rate) = known else {
+                self.rate = Some((own, now));
                 continue;
             };
             let slower = own < SLOWER * rate * member.share;
@@ -427,8 +437,8 @@ impl Aggregate {
         }
     }
 
-    /// Gives the members what is guaranteed to them and divides the rest by weights among those who
-    /// want more than they get; the others have what they want.
+    /// Gives the members their guarantees and divides the rest by weights among those whose demand
+    /// exceeds their part; the others have what they demand.
     fn divide(&mut self, reports: &[Report]) -> Vec<(SessionId, Grant)> {
         let Some((rate, _)) = self.rate else { return self.asleep() };
         let wishes: Vec<Option<Wish>> = self
@@ -440,7 +450,7 @@ impl Aggregate {
         let sends = |id: &SessionId| self.members.get(id).is_some_and(|member| member.active);
         let of_senders = self.active.iter().zip(&wishes).filter(|(id, _)| sends(id));
         let division =
-            Division::of(rate, &of_senders.filter_map(|(_, it)| *it).collect::<Vec<_>>());
+            Division::of(rate, &of_senders.filter_map(|(_, wish)| *wish).collect::<Vec<_>>());
         let mut grants = Vec::with_capacity(self.active.len());
         for (id, wish) in self.active.iter().zip(wishes) {
             let Some((member, wish)) = self.members.get_mut(id).zip(wish) else { continue };
@@ -458,9 +468,8 @@ impl Aggregate {
 
     /// Before the rate is known, members only fall asleep.
     fn asleep(&self) -> Vec<(SessionId, Grant)> {
-        let idle =
-            self.active.iter().filter(|id| self.members.get(id).is_some_and(|it| !it.active));
-        idle.map(|id| (*id, Grant::Asleep)).collect()
+        let rests = |id: &&SessionId| self.members.get(*id).is_some_and(|member| !member.active);
+        self.active.iter().filter(rests).map(|id| (*id, Grant::Asleep)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
-//! How much padding a peer gets over all its sessions (`docs/rate.md`, Padding): on a metered link
-//! it is a stated share of what is sent, so that a path that fails every minute costs no more than
-//! one that stays.
+//! Bound of the padding to a peer over all its sessions (`docs/rate.md`, Padding): on a metered
+//! link it is a stated share of what is sent, so that a path that fails every minute costs no more
+//! than one that stays.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ const MEASUREMENTS: u64 = 2;
 /// which gives it at most another advance.
 const PEERS: usize = 4096;
 
-/// What this side has sent to a peer, in bytes of IP packets.
+/// Bytes of IP packets that this side has sent to a peer, and of these the padded ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     /// In trains that padding completed, data in these trains included.
     pub(crate) padded: u64,
     pub(crate) sent: u64,
-    /// What was padded on the first path; `None` while that is in use.
+    /// Bytes padded on the first path; `None` while that is in use.
     pub(crate) first: Option<u64>,
 }
 
@@ -40,12 +40,12 @@ impl Spent {
     }
 }
 
-/// What a session may spend on padding.
+/// A session's budget for padding, from the share that is configured and from earlier sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowance {
     /// Share of the bytes sent that padding may take, 0 to 1.
     share: f64,
-    /// By earlier sessions of the peer.
+    /// Bytes sent in earlier sessions of the peer.
     before: Spent,
 }
 
@@ -54,20 +54,23 @@ impl Allowance {
         Self { share, before }
     }
 
-    /// How many more bytes of padding may be sent, if the session has spent so much.
+    /// Number of bytes of padding that may still be sent, if the session has spent `session` so
+    /// far.
     pub(crate) fn left(&self, session: Spent) -> u64 {
         let Spent { padded, sent, first } = self.before.plus(session).over();
+        // With much jitter one measurement may take megabytes, for which the first user would wait.
         let advance = first.map_or(ADVANCE, |first| ADVANCE.max(first * MEASUREMENTS));
         (advance + (sent as f64 * self.share) as u64).saturating_sub(padded)
     }
 
-    /// Whether it covers a train of so many bytes. The first path is measured whatever that takes.
+    /// Returns `true` if it covers a train of `bytes` bytes. The first path is measured whatever
+    /// that takes.
     pub(crate) fn covers(&self, bytes: u64, session: Spent) -> bool {
         self.before.plus(session).first.is_none() || bytes <= self.left(session)
     }
 }
 
-/// What the sessions of each peer that are over have spent.
+/// Bytes spent by the sessions of each peer that are over. Not kept over a restart of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     peers: BTreeMap<PublicKey, Spent>,

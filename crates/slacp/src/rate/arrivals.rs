@@ -1,5 +1,4 @@
-//! What the peer's clock says about our packets on their way: how long they queued, and how fast
-//! they arrived.
+//! Queueing delay and arrival rate of our packets, by the peer's clock.
 //!
 //! The two clocks have an arbitrary offset and drift apart slowly. So only differences between
 //! times of the same clock are used, and one-way delays only relative to their recent minimum.
@@ -12,16 +11,16 @@ use units::Instant;
 
 use crate::spare::FreeSpare as _;
 
-/// By how much the path's own delay may seem to rise, relative to the time: two clocks that are off
-/// by 100 ppm in opposite directions (IEEE 802.3 allows that much), and satellites in low orbits
-/// that recede (7 km/s both up and down: 50 ppm).
+/// Apparent rise of the path's own delay, relative to the time: two clocks that are off by 100 ppm
+/// in opposite directions (IEEE 802.3 allows that much), and satellites in low orbits that recede
+/// (7 km/s both up and down: 50 ppm).
 pub(crate) const DRIFT: f64 = 250e-6;
 
-/// Between two arrivals the path was down if less than this fraction of what was sent arrived.
+/// Between two arrivals the path was down if less than this fraction of the packets arrived.
 const DOWN: f64 = 0.5;
 
-/// By how much the base may be raised for slower links without being measured, in µs: the time of a
-/// packet at 480 kbit/s.
+/// Maximum rise of the base for slower links without a measurement, in µs: the time of a packet at
+/// 480 kbit/s.
 const LENGTHENED: f64 = 25_000.0;
 
 /// Weight of one sample in the mean noise.
@@ -34,15 +33,17 @@ const NOISE_STEP: (f64, f64) = (4.0, 500.0);
 /// Length of the history kept, and of the longest window in it.
 const KEPT: Duration = Duration::from_secs(2);
 pub(crate) const LONGEST: Duration = Duration::from_millis(1500);
-/// So many arrivals without a pause are kept for longer: at the slowest rate a full packet takes 1.2 s.
+/// This many arrivals without a pause are kept for longer: at the slowest rate a full packet takes
+/// 1.2 s. With 2 s, a session that a crowd had pushed to 20 kbit/s learned nothing, and stayed
+/// there.
 const SPARSE: (usize, Duration) = (4, Duration::from_secs(8));
 
 /// The newest packet of an acknowledgement, as the peer received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Arrival {
-    /// When it was sent, by our clock.
+    /// Time at which it was sent, by our clock.
     pub(crate) sent: Instant,
-    /// When it arrived, in µs of the peer's clock.
+    /// Time at which it arrived, in µs of the peer's clock.
     pub(crate) arrived: i64,
     /// All bytes sent up to and including it: by the session, and over the link, if that is shared
     /// with other sessions.
@@ -59,7 +60,7 @@ impl Arrival {
     }
 }
 
-/// What happened to the packets between two [`Arrival`]s.
+/// Summary of the packets between two [`Arrival`]s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
     /// The rates in bit/s at which they were sent, and at which they were acknowledged. On a shared
@@ -74,7 +75,7 @@ pub(crate) struct Window {
     pub(crate) longest: Duration,
     /// The queueing delay of the newest.
     pub(crate) latest: Duration,
-    /// Whether a single pause took more than half of the time.
+    /// A single pause took more than half of the time.
     pub(crate) torn: bool,
     /// Mean variation of the delay from packet to packet.
     pub(crate) noise: Duration,
@@ -91,7 +92,7 @@ pub(crate) struct Arrivals {
     base: Option<(f64, Instant)>,
     /// Mean deviation of delays from the line through their neighbours, in µs.
     noise: f64,
-    /// By how much the base was raised since it was measured, in µs.
+    /// Rise of the base by [`Self::lengthen`] since it was measured, in µs.
     lengthened: f64,
 }
 
@@ -111,6 +112,7 @@ impl Arrivals {
         if self.recent.back().is_some_and(|last| last.arrived >= arrival.arrived) {
             return;
         }
+        // Arrivals from before a pause of the sender are no measure of the present rate.
         let paused = self.recent.back().is_some_and(|last| last.sent + KEPT < arrival.sent);
         self.enter_delay(now, arrival.delay());
         self.recent.push_back(arrival);
@@ -129,6 +131,8 @@ impl Arrivals {
         if self.base.is_none_or(|(base, _)| (delay as f64) < base) {
             self.lengthened = 0.0;
         }
+        // The base rises with the drift of the clocks, so that an old minimum does not stay for
+        // ever.
         let risen = |(base, since): (f64, Instant)| {
             base + DRIFT * 1e6 * now.saturating_since(since).as_secs_f64()
         };
@@ -136,8 +140,8 @@ impl Arrivals {
         self.base = Some((base.min(delay as f64), now));
     }
 
-    /// The path has become longer by this much, because the link takes longer to send a packet; below
-    /// 0 shorter again, as far as it had become longer.
+    /// Raises the base by this much, because the link takes longer to send a packet; below 0 lowers
+    /// it again, as far as it had been raised.
     pub(crate) fn lengthen(&mut self, seconds: f64) {
         let more = (seconds * 1e6).clamp(-self.lengthened, LENGTHENED - self.lengthened);
         self.lengthened += more;
@@ -146,12 +150,14 @@ impl Arrivals {
         }
     }
 
-    /// A queue grows and shrinks linearly; deviations are jitter, or time slots of the link.
+    /// Learns the noise from the newest three delays. A queue grows and shrinks linearly;
+    /// deviations are jitter, or time slots of the link.
     fn enter_noise(&mut self) {
         let mut delays = self.recent.iter().rev().map(Arrival::delay);
-        let (Some(c), Some(b), Some(a)) = (delays.next(), delays.next(), delays.next()) else {
-            return;
-        };
+        let Some(c) = delays.next() else { return };
+        let Some(b) = delays.next() else { return };
+        let Some(a) = delays.next() else { return };
+        // The distance of the middle one from the line through its neighbours.
         let off = (a - 2 * b + c).unsigned_abs() as f64 / 2.0;
         let off = off.min(NOISE_STEP.0 * self.noise + NOISE_STEP.1);
         self.noise += (off - self.noise) * NOISE_GAIN;
@@ -167,13 +173,13 @@ impl Arrivals {
         self.base = least.map(|least| (least as f64, now));
     }
 
-    /// Forgets all arrivals, but not the path's own delay.
+    /// Forgets all arrivals, but keeps the path's own delay.
     pub(crate) fn forget(&mut self) {
         self.recent.clear();
     }
 
-    /// Frees what is not in use. After a pause, only the newest arrivals matter, as neighbours of the
-    /// next one ([`Self::enter_noise`]).
+    /// Frees memory that is not in use. After a pause, only the newest arrivals matter, as
+    /// neighbours of the next one ([`Self::enter_noise`]).
     pub(crate) fn free_spare(&mut self) {
         let old = self.recent.len().saturating_sub(3);
         self.recent.drain(..old);
@@ -204,20 +210,22 @@ impl Arrivals {
         times().zip(times().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
     }
 
-    /// What arrived in the last `time`, `all`, without the outages of the path: the time between
-    /// two arrivals in which most packets were lost. A link that overflows goes on delivering, so
-    /// its losses are as many at all times.
+    /// The flow of the last `time`, `all`, without the outages of the path: the time between two
+    /// arrivals in which most packets were lost. A link that overflows goes on delivering, and
+    /// loses the same share at all times.
     fn flow_without_outages(&self, time: Duration, all: Flow) -> Flow {
         let pairs = self.over(time).zip(self.over(time).skip(1));
         let flows = pairs.filter_map(|(a, b)| a.flow_to(b));
         let up = flows.filter(|flow| flow.delivered >= DOWN * flow.sent);
         let up = up.fold(Flow::default(), Flow::plus);
+        // If most of the time looks like outages, most is lost all the time.
         if up.arriving * 2.0 >= all.arriving { up } else { all }
     }
 
     /// Summarises the last `time`; `None` until that much is known.
     pub(crate) fn window(&self, time: Duration) -> Option<Window> {
-        let (first, last) = (*self.over(time).next()?, *self.recent.back()?);
+        let first = *self.over(time).next()?;
+        let last = *self.recent.back()?;
         let arriving = last.arrived - first.arrived;
         if arriving < i64::try_from(time.as_micros()).ok()? {
             return None;
@@ -225,9 +233,11 @@ impl Arrivals {
         let flow = self.flow_without_outages(time, first.flow_to(&last)?);
         // The first one's delay belongs to the packets before.
         let delays = || self.over(time).skip(1).map(Arrival::delay);
-        let (least, most, base) = (delays().min()?, delays().max()?, self.base()?);
+        let least = delays().min()?;
+        let most = delays().max()?;
+        let base = self.base()?;
         let queue = |delay: i64| Duration::from_micros(u64::try_from(delay - base).unwrap_or(0));
-        // What was sent between two of our packets also arrived between them.
+        // Packets that others sent between two of ours also arrived between them.
         let all = flow.link / flow.sent.max(1.0);
         Some(Window {
             sent: flow.sent * 8.0 / flow.sending.max(1e-6) * all,
@@ -244,8 +254,8 @@ impl Arrivals {
 }
 
 impl Arrival {
-    /// What happened up to a later arrival; `None` if reordering, or a lying peer, makes a packet
-    /// that was sent first arrive last.
+    /// The flow up to a later arrival; `None` if reordering, or a lying peer, makes a packet that
+    /// was sent first arrive last.
     fn flow_to(&self, later: &Self) -> Option<Flow> {
         Some(Flow {
             sent: later.sent_bytes.checked_sub(self.sent_bytes)? as f64,
@@ -261,7 +271,7 @@ impl Arrival {
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     sent: f64,
-    /// Sent over the link by all.
+    /// Bytes that all members sent over a shared link.
     link: f64,
     sending: f64,
     delivered: f64,

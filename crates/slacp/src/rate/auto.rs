@@ -16,7 +16,7 @@ use super::arrivals::{Arrival, Arrivals, Window, micros};
 use super::constants::{PACKET, SLOWEST};
 use super::law::Law;
 use super::train::{Measured, Plan, Train, Unmeasured};
-use super::trust::{Claim, Trust, Word};
+use super::trust::{Claim, ClaimVerdict, Trust};
 use super::{Allowance, PathMemory, Spent};
 use crate::RateState;
 use crate::pacer::Pacer;
@@ -46,13 +46,14 @@ const SILENCE: Duration = Duration::from_secs(60);
 const DOUBTED_RATE: f64 = 2.0;
 
 /// An honest peer holds an acknowledgement no longer than this, or a quarter of the round trip.
+/// More could hide a queue.
 const HELD: Duration = Duration::from_millis(25);
 
 /// A link that falls below this part of its rate takes longer to send each packet, and one that rises
 /// by as much takes as long as before.
 const SLOWER: f64 = 0.75;
 
-/// What an acknowledgement says.
+/// The content of an acknowledgement that matters for the rate.
 #[derive(Debug)]
 pub(crate) struct Acknowledged<'a> {
     /// The newly acknowledged packets: number and size.
@@ -61,13 +62,13 @@ pub(crate) struct Acknowledged<'a> {
     pub(crate) newest: Option<Newest>,
     /// The largest number that has arrived.
     pub(crate) largest: u64,
-    /// How long the peer held the newest one.
+    /// Time for which the peer held back the acknowledgement of the newest one, as it claims.
     pub(crate) held: Duration,
     /// The peer's clock in µs modulo 2^32, and the ages of marked packets, if the peer reports
     /// them.
     pub(crate) times: Option<(u32, Vec<(u64, Duration)>)>,
-    /// How many packets the path has newly marked as having met congestion (ECN), as far as the
-    /// peer reports it.
+    /// Number of packets that the path has newly marked as having met congestion (ECN), as far as
+    /// the peer reports it.
     pub(crate) marked: u64,
 }
 
@@ -85,18 +86,18 @@ pub(crate) struct Newest {
 pub(crate) struct Auto {
     phase: Phase,
     pacer: Pacer,
-    /// What the pacer lets leave at once at most, if that is limited.
+    /// Most bytes that the pacer lets leave at once; `None` without a limit.
     burst: Option<ByteCount>,
     train: Option<Train>,
     train_pacer: Pacer,
     arrivals: Arrivals,
     trust: Trust,
-    /// Sending rate in bit/s.
+    /// Sending rate outside trains, in bit/s.
     rate: f64,
     rtt: Duration,
-    /// Minimum RTT so far.
+    /// Minimum RTT on this path; `None` before the first sample.
     min_rtt: Option<Duration>,
-    /// How much later than that the newest acknowledgement came.
+    /// Time by which the newest acknowledgement came later than that.
     late: Duration,
     /// Bytes sent in all, acknowledged, and neither acknowledged nor lost.
     sent: u64,
@@ -177,7 +178,7 @@ impl Auto {
         self.pacer = pacer(TRAIN_RATE, BURST).with_max_burst(burst);
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.arrivals.free_spare();
         self.trust.free_spare();
@@ -196,17 +197,17 @@ impl Auto {
         self.padding.set_allowance(allowance);
     }
 
-    /// How many more bytes of padding the session may send.
+    /// Number of bytes of padding that the session may still send.
     pub(crate) fn padding_left(&self) -> u64 {
         self.padding.allowance(self.sent)
     }
 
-    /// What the session has sent.
+    /// Bytes that the session has sent, and of these in padded trains.
     pub(crate) fn spent(&self) -> Spent {
         self.padding.spent(self.sent)
     }
 
-    /// Whether the session measures the path with padding.
+    /// Returns `true` while the session measures the path with padding, or is about to.
     pub(crate) fn is_probing(&self) -> bool {
         match &self.train {
             Some(train) => train.has_padding() && matches!(self.phase, Phase::Start(_)),
@@ -214,7 +215,7 @@ impl Auto {
         }
     }
 
-    /// Whether a packet of padding should go if there is no data.
+    /// Returns `true` if a packet of padding should go when there is no data.
     pub(crate) fn wants_padding(&self) -> bool {
         match &self.train {
             Some(train) => train.padding().is_some(),
@@ -241,7 +242,7 @@ impl Auto {
         BitRate::from_bits_per_second(rate as u64)
     }
 
-    /// How far the rate is known.
+    /// The state of the measurement.
     pub(crate) fn state(&self) -> RateState {
         match &self.phase {
             Phase::Start(start) => start.state(),
@@ -262,7 +263,7 @@ impl Auto {
         self.window().map_or(Duration::ZERO, |window| window.queue)
     }
 
-    /// How much of what the session has sent waits in the queue, as far as known.
+    /// Bytes of the session that wait in the queue of the link, as far as known.
     pub(crate) fn queued(&self) -> ByteCount {
         self.capacity().unwrap_or_default().bytes_in(self.queue())
     }
@@ -272,15 +273,16 @@ impl Auto {
             return self.arrivals.window(cruise::look(self.rtt));
         };
         let usual = self.arrivals.window(cruise.look(self.rtt));
+        // After a fall of the rate only the arrivals of a glance are kept.
         usual.or_else(|| self.arrivals.window(cruise.glance()))
     }
 
-    /// How many of the peer's arrival times were impossible.
+    /// Number of the peer's arrival times that were impossible.
     pub(crate) fn impossible_times(&self) -> u64 {
         self.trust.impossible()
     }
 
-    /// How many packets the paths have marked as having met congestion.
+    /// Number of packets that the session's paths have marked as having met congestion.
     pub(crate) fn marked(&self) -> u64 {
         self.marked
     }
@@ -302,14 +304,15 @@ impl Auto {
     /// Maximum in flight, in bits.
     fn allowed_in_flight(&self) -> f64 {
         match &self.phase {
-            // Of many members of a shared link, each with what one alone may send, most would be lost.
+            // Of many members of a shared link, each with what one alone may send, most would be
+            // lost: 32 of them with 64 packets each overflowed 50 Mbit/s.
             Phase::Start(start) if !self.may_measure() => start.allowed_in_flight(0),
             Phase::Start(start) => start.allowed_in_flight(self.delivered),
             Phase::Cruise(cruise) => cruise.allowed_in_flight(self.rtt),
         }
     }
 
-    /// Whether the packet under construction needs a MARK.
+    /// Returns `true` if the packet under construction needs a MARK.
     pub(crate) fn wants_mark(&self) -> bool {
         self.train.as_ref().is_some_and(Train::wants_mark)
     }
@@ -328,6 +331,7 @@ impl Auto {
         if !self.may_start_train(now) {
             return;
         }
+        // An urgent train may replace one that is in flight, but not one that still leaves.
         let urgent = matches!(&self.phase, Phase::Cruise(cruise) if cruise.train_is_urgent());
         if self.train.as_ref().is_some_and(|train| train.is_leaving() || !urgent) {
             return;
@@ -339,6 +343,7 @@ impl Auto {
         };
         let Some(Plan { packets, rate, padding }) = plan else { return };
         self.train_started(now);
+        // Later trains are made of data that would be sent anyway.
         let starting = matches!(self.phase, Phase::Start(_));
         let bytes = (packets * padding) as u64;
         let padded = (starting || silent) && self.padding.start_train(bytes, self.sent);
@@ -378,7 +383,7 @@ impl Auto {
         all
     }
 
-    /// There is nothing to send for now.
+    /// Records that there is nothing to send for now.
     pub(crate) fn app_limited(&mut self) {
         if let Some(train) = self.train.as_mut().filter(|train| train.is_leaving()) {
             train.cut();
@@ -409,6 +414,7 @@ impl Auto {
             cruise.marked(now, rtt);
         }
         self.in_flight = self.in_flight.saturating_sub(bytes);
+        // The train is judged by the arrival times that this acknowledgement brings.
         self.enter_times(now, ack);
         let measured = self.take_train(now, ack.largest);
         self.decide(now, measured);
@@ -418,6 +424,7 @@ impl Auto {
     /// Records when packets arrived. For a peer that does not report it, or is doubted, the time of
     /// the acknowledgement stands in.
     fn enter_times(&mut self, now: Instant, ack: &Acknowledged) {
+        // Times of the two clocks cannot be compared with each other.
         if self.trust.forgive(now) {
             self.arrivals = Arrivals::default();
         }
@@ -439,13 +446,13 @@ impl Auto {
             let arrived = clock - age(held);
             let claim = Claim { sent, heard: now, arrived, clock, delivered: self.delivered };
             let word = match doubted {
-                true => Word::Possible,
+                true => ClaimVerdict::Possible,
                 false => self.trust.judge(&claim, self.least_rtt()),
             };
             match word {
-                Word::Possible => {}
-                Word::Impossible => return,
-                Word::Doubted => return self.doubt(now),
+                ClaimVerdict::Possible => {}
+                ClaimVerdict::Impossible => return,
+                ClaimVerdict::Doubted => return self.doubt(now),
             }
             self.took(now, sent, held);
             if ack.largest >= self.comparable_from() {
@@ -470,12 +477,13 @@ impl Auto {
         self.train = Some(train);
     }
 
-    /// The least round-trip time, or what comes closest to it.
+    /// The least round-trip time, or the present one while there is none.
     fn least_rtt(&self) -> Duration {
         self.min_rtt.unwrap_or(self.rtt)
     }
 
-    /// Goes on without the peer's times, at a rate that acknowledgements justify.
+    /// Goes on without the peer's times, at a rate that acknowledgements justify: to ignore single
+    /// times would leave the rate where a false clock has brought it.
     fn doubt(&mut self, now: Instant) {
         self.arrivals = Arrivals::default();
         self.arrivals.enter_delay(now, age(self.least_rtt()));
@@ -497,7 +505,7 @@ impl Auto {
     }
 
     /// Learns the round-trip time of a packet sent at `sent` whose acknowledgement the peer held
-    /// back.
+    /// back for `held`.
     fn took(&mut self, now: Instant, sent: Instant, held: Duration) {
         let path = now.saturating_since(sent).saturating_sub(held);
         self.min_rtt = Some(self.min_rtt.map_or(path, |least| least.min(path)));
@@ -507,7 +515,8 @@ impl Auto {
     fn take_train(&mut self, now: Instant, largest: u64) -> Option<Result<Measured, Unmeasured>> {
         let train = self.train.take_if(|train| train.is_over(largest))?;
         let measured = train.measure();
-        // With jitter, the least delay of a few packets is less than a busy link ever has.
+        // With jitter, the least delay of a few packets is less than a busy link ever has, so only
+        // trains without it set the base.
         if measured.is_ok_and(|measured| measured.error < STEADY) {
             train.least_delay().inspect(|delay| self.arrivals.enter_delay(now, *delay));
         }
@@ -517,46 +526,49 @@ impl Auto {
         Some(measured)
     }
 
+    /// Learns from the arrivals so far, and from the train that this acknowledgement ends, if any.
     fn decide(&mut self, now: Instant, train: Option<Result<Measured, Unmeasured>>) {
-        let before = self.link();
+        let Some(before) = self.link() else { return self.search(now, train) };
         self.glance();
         let window = self.window();
         let flight = self.flight();
-        match &mut self.phase {
-            Phase::Start(start) => {
-                let policed = train.and_then(|train| train.err()?.bucket());
-                let sure = train.and_then(Result::ok).filter(Measured::is_sure);
-                self.link = sure.map_or(self.link, |train| self.link.max(train.received));
-                let found =
-                    train.and_then(|train| start.train_came(train, self.delivered, self.rtt));
-                let Some(capacity) = found.or_else(|| start.overtaken(window?)) else { return };
-                self.measured_at = Some(now);
-                let initial = match policed {
-                    Some(bucket) => Initial::policed(bucket, self.ceiling),
-                    None => Initial {
-                        link: self.link,
-                        passed: self.passed,
-                        ..Initial::alone(capacity, self.ceiling)
-                    },
-                };
-                self.phase = Phase::Cruise(Box::new(Cruise::new(now, initial, self.law)));
-            }
-            Phase::Cruise(cruise) => {
-                if let Some(train) = train {
-                    cruise.train_came(train, now + cruise.look(self.rtt));
-                }
-                let (Some(window), Some(flight)) = (window, flight) else { return };
-                self.measured_at = Some(now);
-                if let Some(over) = cruise.acknowledged(now, self.rtt, window, flight) {
-                    self.arrivals.rebase(now, over);
-                }
-            }
+        let Phase::Cruise(cruise) = &mut self.phase else { return };
+        if let Some(train) = train {
+            cruise.train_came(train, now + cruise.look(self.rtt));
         }
-        if let (Some(before), Some(after)) = (before, self.link())
-            && (after < SLOWER * before || before < SLOWER * after)
-        {
+        let Some(window) = window else { return };
+        let Some(flight) = flight else { return };
+        self.measured_at = Some(now);
+        if let Some(over) = cruise.acknowledged(now, self.rtt, window, flight) {
+            self.arrivals.rebase(now, over);
+        }
+        // A rise gives back what a fall has added: in a crowd, a session that had been pushed down
+        // to 0.2 Mbit/s otherwise saw a queue that was 25 ms shorter than the others did.
+        let after = cruise.link();
+        if after < SLOWER * before || before < SLOWER * after {
             self.arrivals.lengthen(PACKET / after - PACKET / before);
         }
+    }
+
+    /// Goes on with the start, or ends it once the capacity is known.
+    fn search(&mut self, now: Instant, train: Option<Result<Measured, Unmeasured>>) {
+        let window = self.window();
+        let Phase::Start(start) = &mut self.phase else { return };
+        let policed = train.and_then(|train| train.err()?.bucket());
+        let sure = train.and_then(Result::ok).filter(Measured::is_sure);
+        self.link = sure.map_or(self.link, |train| self.link.max(train.received));
+        let found = train.and_then(|train| start.train_came(train, self.delivered, self.rtt));
+        let Some(capacity) = found.or_else(|| start.overtaken(window?)) else { return };
+        self.measured_at = Some(now);
+        let initial = match policed {
+            Some(bucket) => Initial::policed(bucket, self.ceiling),
+            None => Initial {
+                link: self.link,
+                passed: self.passed,
+                ..Initial::alone(capacity, self.ceiling)
+            },
+        };
+        self.phase = Phase::Cruise(Box::new(Cruise::new(now, initial, self.law)));
     }
 
     /// The rate of the whole link in bit/s, once it is known.
@@ -598,7 +610,7 @@ impl Auto {
     }
 }
 
-/// How long ago something was, in µs; bounded, because a peer may claim any time.
+/// A duration in µs; bounded, because a peer may claim any time.
 fn age(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
 }

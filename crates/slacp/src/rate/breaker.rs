@@ -19,7 +19,7 @@
 //!
 //! - *Interval*: three round trips, at least 1 s, at most 18 s. RFC 8084 §4 wants several round
 //!   trips, so that flows with congestion control on the same path have had time to yield.
-//! - *75 %*: what a session must survive without tripping is a rate 1.5 times too high, on a link
+//! - *75 %*: a session must survive, without tripping, a rate 1.5 times too high, on a link
 //!   that rain has slowed down to a half, and that loses a quarter of the packets besides: 1.5⁻¹ ·
 //!   ½ · ¾ = ¼ arrives. Each by itself loses half at most. A rate that is four times too high, or
 //!   more, trips.
@@ -28,16 +28,16 @@
 //!   in between starts the count anew. One that says nothing (an outage, little traffic) does not,
 //!   but after five minutes without a bad one the earlier ones are forgotten.
 //! - *Outages* are left out of all intervals ([`Interval`]).
-//! - *Safe rate*: 90 % of what was delivered, so that the queue drains. Not below 32 kbit/s, half of
-//!   the slowest link this protocol is made for: the session must live, and a trial needs packets.
-//!   If 30 s at that rate are as bad, it is lowered again.
+//! - *Safe rate*: 90 % of the delivered rate, so that the queue drains. Not below 32 kbit/s, half
+//!   of the slowest link this protocol is made for: the session must live, and a trial needs
+//!   packets. If 30 s at that rate are as bad, it is lowered again.
 //! - *Pause*: 60 s, twice as long after each trial that fails, up to 15 min, and after a trip within
 //!   15 min of a successful trial. It is longer than the 30 s that led to it (RFC 8084 §4), and
 //!   trials take at most 3 % of the time, later 0.2 %.
 //! - *Trial*: one interval. Its first third fills the queue and is not judged. It passes with at most
 //!   60 % lost: less than what trips, so that no borderline case goes back and forth, and more than
 //!   a link at half its rate loses. If an outage hides the result, the same pause follows. A failed
-//!   trial shows what the path carries now, which is the new safe rate.
+//!   trial shows the rate that the path carries now, from which the new safe rate follows.
 //!
 //! A path that delivers nothing at all needs no breaker: the session counts as faded, and only
 //! probes (`docs/slacp.md`, Fades).
@@ -90,7 +90,7 @@ use crate::path::loss::PacketFate;
 const EXCESS: u64 = 75;
 /// Share in percent up to which a trial passes.
 const PASSES: u64 = 60;
-/// How long losses must be excessive, and in how many intervals.
+/// Losses must be excessive for this time, and in this many intervals.
 const PERSISTENT: Duration = Duration::from_secs(30);
 const INTERVALS: u32 = 3;
 /// Limits of an interval; in between it takes three round trips.
@@ -98,12 +98,12 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(18);
 /// After this long without another, excessive intervals are forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(300);
-/// Pause before the first trial, and the longest.
+/// Pause before the first trial, and the longest pause.
 const PAUSE: Duration = Duration::from_secs(60);
 const PAUSE_MOST: Duration = Duration::from_secs(900);
 /// Share of the delivered rate that is safe, in percent.
 const SAFE: u64 = 90;
-/// Lowest safe rate.
+/// Lowest safe rate: the session must live, and a trial needs packets.
 pub(super) const FLOOR: BitRate = BitRate::from_bits_per_second(32_000);
 /// Packets in the judged part of a trial that make it one.
 const TRIAL: u32 = 64;
@@ -111,7 +111,7 @@ const TRIAL: u32 = 64;
 /// many. Smaller changes are noise, which must not save a wrong modem from the breaker.
 const NEWS: u64 = 4;
 
-/// Something the owner should know.
+/// A change of the breaker's state, for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Too much was lost for too long. It sends at the safe rate from now on.
@@ -134,14 +134,14 @@ pub(crate) struct Breaker {
     judged: BitRate,
     state: State,
     interval: Interval,
-    /// Duration of an interval.
+    /// Duration of an interval: three round trips, within [`SHORTEST`] and [`LONGEST`].
     length: Duration,
     excess: Excess,
     /// The pause after the next trip.
     pause: Duration,
-    /// When the last trial passed.
+    /// Time at which the last trial passed; `None` if none has.
     passed: Option<Instant>,
-    /// Whether the limit exceeds the link, though not so far that it trips.
+    /// Detects that the limit exceeds the link, though not so far that the breaker trips.
     overload: Detector,
 }
 
@@ -203,14 +203,17 @@ impl Breaker {
         }
     }
 
-    /// Whether the limit does not hold, or only on trial.
+    /// Returns `true` if the limit does not hold, or only on trial.
     pub(crate) fn is_tripped(&self) -> bool {
         self.state != State::Closed
     }
 
     /// Follows a modem's report, which closes the breaker if it is news.
     pub(crate) fn follow(&mut self, now: Instant, limit: BitRate) -> Option<Change> {
-        let (old, new) = (self.judged.bits_per_second(), limit.bits_per_second());
+        let old = self.judged.bits_per_second();
+        let new = limit.bits_per_second();
+        // Compared with the limit that was judged, not with the last one: many small steps are
+        // news, too.
         if old.abs_diff(new) > old / NEWS {
             return self.reset(now, limit);
         }
@@ -218,7 +221,7 @@ impl Breaker {
         None
     }
 
-    /// Judges what is sent from now on: the rate was another one meanwhile.
+    /// Judges only packets that are sent from now on, because the rate was another one meanwhile.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.interval = Interval::new(now);
     }
@@ -228,16 +231,21 @@ impl Breaker {
         let was_tripped = self.is_tripped();
         let mut overload = core::mem::take(&mut self.overload);
         overload.reset();
-        let (interval, length) = (Interval::new(now), self.length);
-        *self = Self { interval, length, overload, ..Self::new(limit) };
+        *self = Self {
+            interval: Interval::new(now),
+            length: self.length,
+            overload,
+            ..Self::new(limit)
+        };
         was_tripped.then_some(Change::Closed)
     }
 
-    /// A packet that the peer must acknowledge is sent.
+    /// Records that a packet is sent which the peer must acknowledge.
     pub(crate) fn sent(&mut self, now: Instant) {
         if let State::Trying { until, packets, .. } = &mut self.state {
             if until.is_none() {
                 *until = Some(now + self.length);
+                // The first third fills the queue.
                 self.interval = Interval::new(now + self.length / 3);
             }
             if now >= self.interval.begin() {
@@ -246,7 +254,8 @@ impl Breaker {
         }
     }
 
-    /// The fate of the next packet is known. `rtt` is the smoothed round-trip time.
+    /// Processes the fate of the next packet, in the order of sending. `rtt`: the smoothed
+    /// round-trip time.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> Option<Change> {
         self.overload.saw(rtt);
         match self.state {
@@ -269,7 +278,7 @@ impl Breaker {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Tripped { until, .. } => Some(until),
@@ -288,7 +297,7 @@ impl Breaker {
                 self.state = State::Trying { safe, until: None, packets: 0 };
                 Some(Change::Trial)
             }
-            // A few packets try nothing, and harm nobody.
+            // A few packets prove nothing, and harm no other traffic.
             State::Trying { safe, packets, .. } if packets < TRIAL => {
                 self.state = State::Trying { safe, until: None, packets: 0 };
                 None
@@ -309,7 +318,7 @@ impl Breaker {
         if !measured.is_enough() {
             return None;
         }
-        self.overload.judge((begin, at), self.rate(), rtt, &measured);
+        self.overload.judge(begin, at, self.rate(), rtt, &measured);
         if !measured.lost_more_than(EXCESS) {
             self.excess = Excess::default();
             return None;
@@ -324,10 +333,12 @@ impl Breaker {
     }
 
     fn trip(&mut self, now: Instant, safe: BitRate) -> Change {
+        // Losses at the safe rate lower it further, but the next trial comes as planned.
         if let State::Tripped { safe: old, until } = self.state {
             self.state = State::Tripped { safe: safe.min(old), until };
             return Change::Again;
         }
+        // Growing pauses keep it from oscillating between trips and trials that pass (RFC 8084 §4).
         let soon = self.passed.is_some_and(|passed| now.saturating_since(passed) < PAUSE_MOST);
         self.pause = if soon { (self.pause * 2).min(PAUSE_MOST) } else { PAUSE };
         self.state = State::Tripped { safe, until: now + self.pause };
@@ -336,6 +347,7 @@ impl Breaker {
 
     fn end_trial(&mut self, now: Instant, safe: BitRate, measured: &Measured) -> Change {
         self.excess = Excess::default();
+        // An outage hides the result: the same pause follows.
         if !measured.is_enough() {
             self.state = State::Tripped { safe, until: now + self.pause };
             return Change::Again;
@@ -368,7 +380,7 @@ impl Excess {
     }
 }
 
-/// The rate that is safe on a path that has delivered this.
+/// The rate that is safe on a path with these deliveries: a tenth less, so that the queue drains.
 fn safe_rate(measured: &Measured) -> BitRate {
     let delivered = measured.delivered().unwrap_or_default().bits_per_second();
     BitRate::from_bits_per_second(delivered / 100 * SAFE).max(FLOOR)

@@ -1,6 +1,6 @@
 //! Falls of the measured capacity of a link: for the operator.
 //!
-//! A fall is reported if for 10 s the capacity is below 70 % of what was usual before: a mean over
+//! A fall is reported if for 10 s the capacity is below 70 % of the usual one before: a mean over
 //! about 30 s. Noise of a measurement, and the dips of hand-overs, are shorter or smaller. After a
 //! report the lower capacity is the usual one. At most one fall a minute is reported, so that a link
 //! that varies all the time fills no log.
@@ -11,7 +11,7 @@ use units::{BitRate, Instant};
 
 /// Share of the usual capacity, in percent, below which it has fallen.
 const FALLEN: u64 = 70;
-/// How long it must be.
+/// The capacity must be below that for this time.
 const PERSISTENT: Duration = Duration::from_secs(10);
 /// Interval of the samples, and how many make the mean.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -29,9 +29,10 @@ pub(crate) struct CapacityFall {
 /// Watches the capacity that a session measures.
 #[derive(Debug, Default)]
 pub(crate) struct CapacityWatch {
-    /// The usual capacity in bit/s.
+    /// The usual capacity in bit/s; `None` before the first sample.
     usual: Option<u64>,
     low_since: Option<Instant>,
+    /// Time of the next sample, and the earliest time of the next report.
     next: Instant,
     not_before: Instant,
 }

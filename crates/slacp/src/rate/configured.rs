@@ -21,7 +21,7 @@ pub(crate) struct ConfiguredRate {
     /// that all sessions share, a packet at that rate would hold up the others, and they would get no
     /// more bytes than this one.
     pacer: Pacer,
-    /// What the breaker has done last.
+    /// The breaker's last change, until the owner takes it.
     change: Option<Change>,
 }
 
@@ -41,13 +41,15 @@ impl ConfiguredRate {
         Self { from_modem: true, ..Self::fixed(initial) }
     }
 
-    /// Applies a new configured rate; `false` if it comes from another source.
+    /// Applies a new configured rate; returns `false` if it comes from another source.
     pub(crate) fn configure(&mut self, now: Instant, rate: BitRate, from_modem: bool) -> bool {
         if from_modem != self.from_modem {
             return false;
         }
         let before = self.told();
         self.configured = rate;
+        // While a report holds, the configured rate is not in use, and the breaker keeps its
+        // opinion.
         if self.told() != before {
             let change = self.breaker.reset(now, self.told());
             self.note(now, change);
@@ -60,7 +62,7 @@ impl ConfiguredRate {
         self.reported.map_or(self.configured, |(rate, _)| rate)
     }
 
-    /// The rate at which the session may send: what was told, or less if the breaker has tripped.
+    /// The rate at which the session may send: [`Self::told`], or less if the breaker has tripped.
     pub(crate) fn rate(&self) -> BitRate {
         self.breaker.rate()
     }
@@ -73,7 +75,7 @@ impl ConfiguredRate {
         self.breaker.overload()
     }
 
-    /// When the session itself allows payload to leave; `None` at rate 0.
+    /// Time from which the session itself allows payload to leave; `None` at rate 0.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         (self.rate().bits_per_second() > 0).then(|| self.pacer.ready_at())
     }
@@ -109,15 +111,15 @@ impl ConfiguredRate {
         Ok(())
     }
 
-    /// Follows a rate that the modem reports, until the owner says otherwise.
+    /// Follows a rate that the modem reports; its expiry is the caller's.
     pub(crate) fn follow(&mut self, now: Instant, rate: BitRate) {
         self.configured = rate;
         let change = self.breaker.follow(now, rate);
         self.note(now, change);
     }
 
-    /// Goes on after another law has set the rate. What that has left in the link's queue leaves
-    /// first: at a rate that the link just carries, the queue would stay.
+    /// Goes on after another law has set the rate. The bytes that this has left in the link's queue
+    /// leave first: at a rate that the link just carries, the queue would stay.
     pub(crate) fn resume(&mut self, now: Instant, queued: ByteCount) {
         self.breaker.resume(now);
         self.pacer.charge(now, queued);
@@ -130,7 +132,7 @@ impl ConfiguredRate {
         }
     }
 
-    /// Returns whether the fate of a packet changes the rate.
+    /// Processes the fate of a packet; returns `true` if it changes the rate.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> bool {
         let change = self.breaker.saw(now, rtt, fate);
         if change.is_some() {
@@ -145,10 +147,11 @@ impl ConfiguredRate {
 
     fn note(&mut self, now: Instant, change: Option<Change>) {
         self.pacer.set_rate(now, self.breaker.rate());
+        // A change that was not taken yet stays until there is a newer one.
         self.change = change.or(self.change);
     }
 
-    /// When the reported rate expires, or the breaker has something to do.
+    /// Time at which the reported rate expires, or the breaker has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let expiry = self.reported.map(|(_, until)| until);
         expiry.into_iter().chain(self.breaker.poll_timeout()).min()

@@ -1,5 +1,6 @@
-//! Explicit congestion notification (RFC 3168) of a session: which codepoints to report to the peer,
-//! whether to set ECT(0), and how many packets the path has marked (`docs/slacp.md`, ECN).
+//! Explicit congestion notification (RFC 3168) of a session: codepoints to report to the peer,
+//! packets that get ECT(0), and the number of packets that the path has marked (`docs/slacp.md`,
+//! ECN).
 //!
 //! The validation follows RFC 9000 §13.4.2: a path that clears the codepoint, or loses packets
 //! because of it, gets none from then on.
@@ -25,7 +26,7 @@ const UNCOUNTED_REPORTS: u32 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counts: EcnCounts,
-    /// In how many acknowledgements the counts are still to be reported.
+    /// Number of acknowledgements that are still to report the counts.
     reports: u8,
 }
 
@@ -44,14 +45,14 @@ impl Tally {
         self.counts
     }
 
-    /// What the acknowledgement being written is to report.
+    /// The counts for the acknowledgement that is being written; `None` if it need not report any.
     pub(crate) fn report(&mut self) -> Option<EcnCounts> {
         self.reports = self.reports.checked_sub(1)?;
         Some(self.counts)
     }
 }
 
-/// Decides which packets get ECT(0), and validates what the peer counts of them.
+/// Decides which packets get ECT(0), and validates the peer's counts of them.
 ///
 /// ```text
 ///           a tested packet                     fewer counted than acknowledged,
@@ -67,22 +68,23 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Marking {
     state: EcnState,
-    /// Packets sent with ECT(0).
+    /// Number of packets sent with ECT(0), on all paths of the session.
     sent: u64,
     /// The newest counts, and the number of the peer's packet that brought them.
     counts: EcnCounts,
     counted_in: Option<u64>,
-    /// What has been counted since the last acknowledgement that counts came with.
+    /// Counted by the peer since the last acknowledgement that was compared with its counts.
     rise: Option<EcnCounts>,
-    /// Packets with ECT(0) acknowledged and not counted yet, and in how many acknowledgements.
+    /// Packets with ECT(0) acknowledged and not counted yet, and the number of acknowledgements
+    /// with them.
     uncounted: u64,
     uncounted_reports: u32,
-    /// The test concerns packets from this number on: how many were sent, and how many of those
+    /// The test concerns packets from this number on. Of these `tests` were sent, and `tests_over`
     /// are acknowledged or lost.
     test_from: u64,
     tests: u32,
     tests_over: u32,
-    /// The rate is reported at present.
+    /// The rate is reported at present, and does not yield to marks.
     rests: bool,
 }
 
@@ -105,7 +107,7 @@ impl Marking {
         self.rests = !measured;
     }
 
-    /// Packets sent with ECT(0).
+    /// Number of packets sent with ECT(0) in the session.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
@@ -166,13 +168,16 @@ impl Marking {
         if !self.is_active() {
             return 0;
         }
-        let (mut arrived, mut tested) = (0, false);
+        let mut arrived = 0;
+        let mut tested = false;
         for (number, came) in packets {
             arrived += u64::from(came);
             tested |= came && number >= self.test_from;
             self.test_is_over(number);
         }
         self.uncounted += arrived;
+        // RFC 9000 §13.4.2.1: counts that rise by less than the packets that have arrived show that
+        // the path clears the codepoint. More may be counted, because acknowledgements are lost.
         let marked = match self.rise.take() {
             Some(rise) if rise.total() >= self.uncounted => self.counted(rise, tested),
             Some(_) => {
@@ -210,14 +215,14 @@ impl Marking {
         }
     }
 
-    /// The path fails if no test was counted.
+    /// Fails the path if no packet of the test was counted.
     fn check_tests(&mut self) {
         if self.state == EcnState::Testing && self.tests_over >= TESTS {
             self.fail();
         }
     }
 
-    /// The path fails if nothing is counted any more.
+    /// Fails the path if packets are acknowledged, but not counted any more.
     fn check_silence(&mut self) {
         let silent = self.uncounted_reports >= UNCOUNTED_REPORTS;
         if self.state == EcnState::Capable && silent && self.uncounted >= UNCOUNTED_PACKETS {

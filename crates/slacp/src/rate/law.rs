@@ -1,11 +1,12 @@
-//! The constants of the control law for a measured rate. `docs/rate.md` derives them, and shows
-//! what others would do.
+//! The constants of the control law for a measured rate. `docs/rate.md` derives them, and shows the
+//! effect of other values.
 
 /// A full packet in bits.
 const PACKET: f64 = 12_000.0;
 /// A queue of at least this many packets is needed to see one at all.
 const PACKETS: f64 = 2.5;
-/// The law tells apart up to this many e-foldings of sessions: 150 of them.
+/// The law tells apart up to this many e-foldings of sessions: 150 of them. It leaves every session
+/// 1/150 of the link, or one that a crowded start has pushed to 20 kbit/s would stay there.
 const FOLDS: f64 = 5.0;
 
 /// The constants of the law that a session with [`crate::Rate::Auto`] steers by.
@@ -14,7 +15,7 @@ pub struct Law {
     /// Queue that a session keeps on a link that it has to itself, in seconds. A shorter one is lost
     /// in the jitter of drivers, a longer one is felt by every request. Default 6 ms.
     pub alone: f64,
-    /// By how much the queue is longer for each factor *e* of sessions on the link, in seconds. More
+    /// Length that each factor *e* of sessions on the link adds to the queue, in seconds. More
     /// tells shares apart more surely, and makes crowds wait: 100 sessions keep `alone` + 4.6
     /// `slope`. Default 9 ms.
     pub slope: f64,
@@ -43,7 +44,7 @@ impl Law {
         self.alone_on(link) + self.slope * (link / share).ln().clamp(0.0, FOLDS)
     }
 
-    /// The longest queue that is a price, in seconds.
+    /// The longest queue that is a price, in seconds: that of 150 sessions, without noise.
     pub(super) fn dearest(&self) -> f64 {
         self.alone + FOLDS * self.slope
     }

@@ -1,4 +1,4 @@
-//! What is remembered about paths between sessions (`docs/rate.md`, Start).
+//! Memories of paths, kept between sessions (`docs/rate.md`, Start).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -40,19 +40,19 @@ impl PathKey {
     }
 }
 
-/// What is remembered about a path between sessions.
+/// A path's rate and round-trip time, remembered between sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMemory {
     /// The rate that a session achieved.
     pub capacity: BitRate,
-    /// Minimum round-trip time.
+    /// Minimum round-trip time that the session has seen on the path.
     pub min_rtt: Duration,
-    /// How long ago the capacity was measured. Not used after a day.
+    /// Time since the capacity was measured. A memory is not used after a day.
     pub age: Duration,
 }
 
 impl PathMemory {
-    /// Whether a path with this RTT may be the remembered one (RFC 9959 §4.2).
+    /// Returns `true` if a path with this RTT may be the remembered one (RFC 9959 §4.2).
     pub(super) fn fits(&self, rtt: Duration) -> bool {
         let longest = self.min_rtt * 2 + Duration::from_millis(100);
         rtt >= self.min_rtt / 2 && rtt <= longest
@@ -69,8 +69,22 @@ impl PathMemory {
 /// The memories of an endpoint. Those older than a day, or with impossible values, are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Memories {
-    /// Each with the time at which its age was correct.
-    paths: BTreeMap<PathKey, (PathMemory, Instant)>,
+    paths: BTreeMap<PathKey, DatedMemory>,
+}
+
+/// A memory, and the time at which its age was correct.
+#[derive(Debug, Clone, Copy)]
+struct DatedMemory {
+    memory: PathMemory,
+    since: Instant,
+}
+
+impl DatedMemory {
+    /// The memory with its age as of `now`.
+    fn aged(&self, now: Instant) -> PathMemory {
+        let passed = now.saturating_since(self.since);
+        PathMemory { age: self.memory.age.saturating_add(passed), ..self.memory }
+    }
 }
 
 impl Memories {
@@ -80,7 +94,7 @@ impl Memories {
         if newer || !memory.is_of_use() {
             return;
         }
-        self.paths.insert(path, (memory, now));
+        self.paths.insert(path, DatedMemory { memory, since: now });
         if self.paths.len() > PATHS {
             let oldest = self.all(now).max_by_key(|(_, memory)| memory.age);
             oldest.map(|(path, _)| path).inspect(|path| _ = self.paths.remove(path));
@@ -88,22 +102,18 @@ impl Memories {
     }
 
     pub(crate) fn get(&self, now: Instant, path: &PathKey) -> Option<PathMemory> {
-        self.paths.get(path).map(|known| aged(now, known)).filter(PathMemory::is_of_use)
+        self.paths.get(path).map(|known| known.aged(now)).filter(PathMemory::is_of_use)
     }
 
     /// All memories, sorted by key.
     pub(crate) fn all(&self, now: Instant) -> impl Iterator<Item = (PathKey, PathMemory)> {
-        self.paths.iter().map(move |(path, known)| (*path, aged(now, known)))
+        self.paths.iter().map(move |(path, known)| (*path, known.aged(now)))
     }
 
     /// Those of [`Self::all`] that can be used.
     pub(crate) fn useful(&self, now: Instant) -> impl Iterator<Item = (PathKey, PathMemory)> {
         self.all(now).filter(|(_, memory)| memory.is_of_use())
     }
-}
-
-fn aged(now: Instant, (memory, since): &(PathMemory, Instant)) -> PathMemory {
-    PathMemory { age: memory.age.saturating_add(now.saturating_since(*since)), ..*memory }
 }
 
 #[cfg(test)]

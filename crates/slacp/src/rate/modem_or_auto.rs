@@ -12,13 +12,13 @@
 //! ```
 //!
 //! One law is in use at any time; the other one rests. A report is used at once. When it ends, the
-//! rate is a *memory* of the path that is seconds old: it is used in part until a train has confirmed
-//! it (Careful Resume, RFC 9959), so that a link that has fallen meanwhile is not flooded. What was
-//! sent at the reported rate and is still under way measures nothing, because other sessions of the
-//! hub took turns with it.
+//! rate is a *memory* of the path that is seconds old: it is used in part until a train has
+//! confirmed it (Careful Resume, RFC 9959), so that a link that has fallen meanwhile is not
+//! flooded. Packets that were sent at the reported rate and are still under way measure nothing,
+//! because other sessions of the hub took turns with them.
 //!
 //! A hub reports the whole link to each session. One that always had something to send therefore
-//! remembers what it got, and not what all of them got together.
+//! remembers the rate that it had itself, not that of all sessions together.
 //!
 //! Does not model a modem whose last report was wrong beyond what the circuit breaker has found: the
 //! first train shows it.
@@ -32,7 +32,7 @@ use super::configured::ConfiguredRate;
 use super::constants::SLOWEST;
 use super::{Law, PathMemory};
 
-/// Over how long the use of a session is averaged: several times the packets of the slowest link.
+/// Time over which the use of a session is averaged: several times the packets of the slowest link.
 const USE: Duration = Duration::from_secs(1);
 
 /// Which law a session has begun to follow.
@@ -85,6 +85,7 @@ impl ModemOrAuto {
     /// Follows a reported rate from now on, until it expires.
     pub(crate) fn report(&mut self, now: Instant, rate: BitRate, valid_for: Duration) {
         let measured = self.until.replace(now + valid_for).is_none();
+        // Kept between reports: a modem that repeats a wrong rate must not get past the breaker.
         let configured = self.configured.get_or_insert_with(|| ConfiguredRate::modem(rate));
         configured.follow(now, rate);
         if measured {
@@ -105,7 +106,7 @@ impl ModemOrAuto {
         self.switched = Some(Switch::Measured { link: memory(link, rtt) });
     }
 
-    /// A packet that the peer must acknowledge left at the reported rate.
+    /// Records that a packet which the peer must acknowledge left, if a reported rate is in use.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
         if let Some(configured) = self.configured_mut() {
             configured.sent(now, size);
@@ -114,17 +115,17 @@ impl ModemOrAuto {
         }
     }
 
-    /// There is nothing to send for now.
+    /// Records that there is nothing to send for now, while a reported rate is in use.
     pub(crate) fn app_limited(&mut self) {
         self.used.backlogged = false;
     }
 
-    /// Which law has come into use since the last call.
+    /// The law that has come into use since the last call, if another one has.
     pub(crate) fn take_switch(&mut self) -> Option<Switch> {
         self.switched.take()
     }
 
-    /// When the report expires, or its law has something to do.
+    /// Time at which the report expires, or its law has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let law = self.configured().and_then(ConfiguredRate::poll_timeout);
         self.until.into_iter().chain(law).min()
@@ -146,11 +147,11 @@ fn memory(capacity: BitRate, rtt: Duration) -> Option<PathMemory> {
     carries.then_some(PathMemory { capacity, min_rtt: rtt, age: Duration::ZERO })
 }
 
-/// What a session has used of a reported rate.
+/// A session's use of a reported rate.
 #[derive(Debug, Default)]
 struct Used {
-    /// The present period: since when, how many bytes, and whether there was always something to
-    /// send.
+    /// The present period: its start, the bytes sent in it, and `true` if there was always
+    /// something to send.
     since: Instant,
     bytes: u64,
     backlogged: bool,

@@ -23,7 +23,7 @@ const FASTEST: i64 = 40;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Plan {
     pub(super) packets: usize,
-    /// Rate in bit/s.
+    /// Rate at which it is sent, in bit/s.
     pub(super) rate: f64,
     /// Size of a packet of padding, in bytes.
     pub(super) padding: usize,
@@ -89,12 +89,12 @@ impl Train {
         Self { length, padding, packets: Vec::with_capacity(length), complete: false }
     }
 
-    /// Whether padding completes it.
+    /// Returns `true` if padding completes it when there is no data.
     pub(crate) fn has_padding(&self) -> bool {
         self.padding.is_some()
     }
 
-    /// Size of the packet that goes next if there is no data.
+    /// Size of the packet of padding that goes next if there is no data; `None` if none does.
     pub(crate) fn padding(&self) -> Option<usize> {
         self.padding.filter(|_| !self.complete)
     }
@@ -112,7 +112,7 @@ impl Train {
         self.complete |= self.padding.is_none();
     }
 
-    /// Whether the arrival of the next packet matters.
+    /// Returns `true` if the arrival time of the next packet is to be reported by the peer.
     pub(crate) fn wants_mark(&self) -> bool {
         let index = self.packets.len();
         let last = index + 1 == self.length;
@@ -132,7 +132,7 @@ impl Train {
         }
     }
 
-    /// When a packet was sent, if it is one of the train.
+    /// Time at which a packet was sent; `None` if it is not one of the train.
     pub(crate) fn sent_at(&mut self, number: u64) -> Option<Instant> {
         Some(self.packet(number)?.sent)
     }
@@ -149,7 +149,7 @@ impl Train {
         }
     }
 
-    /// Forgets all arrival times.
+    /// Forgets all arrival times, because they are not believed.
     pub(crate) fn forget_arrivals(&mut self) {
         self.packets.iter_mut().for_each(|packet| packet.arrived = None);
     }
@@ -164,22 +164,22 @@ impl Train {
         bucket::delays(&self.packets).min()
     }
 
-    /// Whether all of it must have arrived once packet `largest` has.
+    /// Returns `true` if all of it must have arrived once packet `largest` has.
     pub(crate) fn is_over(&self, largest: u64) -> bool {
         self.complete && self.packets.last().is_none_or(|last| last.number <= largest)
     }
 
     /// The rates between the first and the last arrival.
     pub(crate) fn measure(&self) -> Result<Measured, Unmeasured> {
+        // First: behind a bucket the slope is that of the link behind it, at which its tokens pass.
         if let Some(bucket) = self.bucket() {
             return Err(Unmeasured::Policed(bucket));
         }
         let mut arrivals =
             self.packets.iter().enumerate().filter_map(|(n, p)| Some((n, p.arrived?)));
-        let (Some((first, begin)), Some((last, end))) = (arrivals.next(), arrivals.next_back())
-        else {
-            return Err(Unmeasured::TooFew);
-        };
+        let (first, begin) = arrivals.next().ok_or(Unmeasured::TooFew)?;
+        let (last, end) = arrivals.next_back().ok_or(Unmeasured::TooFew)?;
+        // The time begins with the arrival of the first one, so its own bytes do not count.
         let between = &self.packets[first + 1..=last];
         if between.len() < FEWEST {
             return Err(Unmeasured::TooFew);
@@ -204,6 +204,7 @@ impl Train {
     fn arrivals(packets: &[Packet]) -> impl Iterator<Item = (f64, f64)> {
         let mut bytes = 0.0;
         packets.iter().filter_map(move |packet| {
+            // What was dropped did not take the link's time.
             bytes += if packet.acked { f64::from(packet.size) } else { 0.0 };
             Some((bytes, packet.arrived? as f64 / 1e6))
         })
@@ -214,7 +215,7 @@ impl Train {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slope {
     bytes_per_second: f64,
-    /// Its relative error.
+    /// Its relative error, about a standard deviation.
     error: f64,
 }
 
@@ -226,7 +227,8 @@ impl Slope {
     fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-        let (bytes, time) = (mean(|point| point.0), mean(|point| point.1));
+        let bytes = mean(|point| point.0);
+        let time = mean(|point| point.1);
         let deviations = || points.iter().map(|point| (point.0 - bytes, point.1 - time));
         let across: f64 = deviations().map(|(b, t)| b * t).sum();
         let along: f64 = deviations().map(|(b, _)| b * b).sum();

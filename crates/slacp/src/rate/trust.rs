@@ -1,13 +1,13 @@
-//! How far to believe a peer's arrival times.
+//! Checks of a peer's arrival times.
 //!
-//! A peer with a valid key decides what its acknowledgements say. It cannot acknowledge what it has
-//! not received without hitting a skipped number sooner or later, so bytes are hard to invent; times
-//! are not. Two facts bound them:
+//! A peer with a valid key decides the content of its acknowledgements. It cannot acknowledge
+//! packets that it has not received without hitting a skipped number sooner or later, so bytes are
+//! hard to invent; times are not. Two facts bound them:
 //!
-//! - Nothing arrives before it was sent, and no acknowledgement is sent after it was received. Each
-//!   exchange thus bounds the offset between the two clocks on both sides. The bounds of all
-//!   exchanges must agree, apart from drift ([`DRIFT`]). What is left to the peer is one round trip,
-//!   once: it cannot run its clock slowly for longer than that.
+//! - No packet arrives before it was sent, and no acknowledgement is sent after it was received.
+//!   Each exchange thus bounds the offset between the two clocks on both sides. The bounds of all
+//!   exchanges must agree, apart from drift ([`DRIFT`]). The peer is left with one round trip of
+//!   freedom, once: it cannot run its clock slowly for longer than that.
 //! - Arrivals cannot, for long, be more than twice as fast as their acknowledgements come here. The
 //!   exception is a return path whose delay grows ([`PeerClock::slack`]).
 //!
@@ -23,48 +23,49 @@ use units::Instant;
 use super::arrivals::micros;
 use crate::spare::FreeSpare as _;
 
-/// How fast two clocks may drift apart: twice what the protocol says (`docs/slacp.md`, Arrival
+/// Rate at which two clocks may drift apart: twice what the protocol says (`docs/slacp.md`, Arrival
 /// times).
 const DRIFT: f64 = 200e-6;
 
-/// How stale the time may be that a driver hands in, in µs: one that reads the clock before it
+/// Maximum age of the time that a driver hands in, in µs: one that reads the clock before it
 /// receives may be preempted in between.
 const STALE: i64 = 50_000;
 
 /// This many impossible times in a row are no accident.
 const IN_A_ROW: u32 = 8;
 
-/// How long a peer is doubted for the first time, and how often that doubles. A clock that has
+/// Duration of the first doubt of a peer, and the number of times that it doubles. A clock that has
 /// stepped (a machine that slept) costs an honest peer the first.
 const DOUBTED: Duration = Duration::from_secs(60);
 const DOUBLINGS: u32 = 6;
 
-/// Bounds of how far acknowledgements may fall behind the claimed arrivals. Hand-overs and slots of
-/// the return link take less than the lower one.
+/// Bounds of the time by which acknowledgements may fall behind the claimed arrivals. Hand-overs
+/// and slots of the return link take less than the lower one.
 const SLACK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
 /// Acknowledgements closer together than this count as one in the history.
 const COARSE: Duration = Duration::from_millis(10);
 
-/// What an acknowledgement claims about the newest packet in it.
+/// An acknowledgement's claim about the newest packet in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
-    /// When the packet was sent, and when this acknowledgement came, by our clock.
+    /// Times at which the packet was sent, and at which this acknowledgement came, by our clock.
     pub(crate) sent: Instant,
     pub(crate) heard: Instant,
-    /// When the packet arrived, and when the acknowledgement was sent, in µs of the peer's clock.
+    /// Times at which the packet arrived, and at which the acknowledgement was sent, in µs of the
+    /// peer's clock.
     pub(crate) arrived: i64,
     pub(crate) clock: i64,
     /// All bytes acknowledged so far.
     pub(crate) delivered: u64,
 }
 
-/// What to make of a [`Claim`].
+/// Verdict on a [`Claim`] and on the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// It may be true.
+pub(crate) enum ClaimVerdict {
+    /// It agrees with all exchanges so far.
     Possible,
-    /// It cannot be true.
+    /// It contradicts an earlier exchange, and is not used.
     Impossible,
     /// From now on the peer's times are not used.
     Doubted,
@@ -78,7 +79,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// How far the clocks may have drifted since, in µs.
+    /// Time by which the clocks may have drifted apart since, in µs.
     fn drift(&self, now: Instant) -> i64 {
         (now.saturating_since(self.known).as_micros() as f64 * DRIFT) as i64
     }
@@ -90,17 +91,18 @@ struct PeerClock {
     /// The peer's clock is ahead of ours by no less than the first and no more than the second.
     least: Option<Bound>,
     most: Option<Bound>,
-    /// The last possible claim: when it was heard, and the arrival.
+    /// The last possible claim: the time at which it came, and the arrival.
     last: Option<(Instant, i64)>,
-    /// How far acknowledgements have fallen behind claimed arrivals at twice their pace, in µs.
+    /// Time by which acknowledgements have fallen behind claimed arrivals at twice their pace, in
+    /// µs.
     behind: i64,
     /// Impossible claims in a row.
     impossible: u32,
 }
 
 impl PeerClock {
-    /// How far acknowledgements may fall behind, in µs: a round trip, for which nothing the peer
-    /// says can be disproved anyway.
+    /// Time by which acknowledgements may fall behind, in µs: a round trip, within which no claim
+    /// of the peer can be disproved anyway.
     fn slack(rtt: Duration) -> i64 {
         rtt.clamp(SLACK.0, SLACK.1).as_micros() as i64
     }
@@ -113,7 +115,7 @@ impl PeerClock {
         self.most.map_or(i64::MAX, |bound| bound.offset.saturating_add(bound.drift(now)))
     }
 
-    /// Whether a packet sent then may have arrived at that time of the peer's clock.
+    /// Returns `true` if a packet sent at `sent` may have arrived at `arrived` of the peer's clock.
     fn may_arrive(&self, now: Instant, sent: Instant, arrived: i64) -> bool {
         arrived.saturating_sub(micros(sent)) >= self.least(now).saturating_sub(STALE)
     }
@@ -122,16 +124,21 @@ impl PeerClock {
         clock.saturating_sub(micros(heard)) <= self.most(heard).saturating_add(STALE)
     }
 
-    fn judge(&mut self, claim: &Claim, rtt: Duration) -> Word {
+    fn judge(&mut self, claim: &Claim, rtt: Duration) -> ClaimVerdict {
         let Claim { sent, heard, arrived, clock, .. } = *claim;
         if !self.may_arrive(heard, sent, arrived) || !self.may_be_sent(heard, clock) {
             self.impossible += 1;
-            return if self.impossible < IN_A_ROW { Word::Impossible } else { Word::Doubted };
+            return if self.impossible < IN_A_ROW {
+                ClaimVerdict::Impossible
+            } else {
+                ClaimVerdict::Doubted
+            };
         }
         self.impossible = 0;
+        // Only possible claims narrow the bounds: a false one would make honest ones impossible.
         self.narrow(claim);
         self.compare_paces(heard, arrived, Self::slack(rtt));
-        if self.behind > Self::slack(rtt) { Word::Doubted } else { Word::Possible }
+        if self.behind > Self::slack(rtt) { ClaimVerdict::Doubted } else { ClaimVerdict::Possible }
     }
 
     fn narrow(&mut self, claim: &Claim) {
@@ -157,15 +164,15 @@ impl PeerClock {
     }
 }
 
-/// How far the peer's arrival times are believed.
+/// The opinion of a peer's arrival times.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     clock: PeerClock,
-    /// Until when they are not, and how often that has happened.
+    /// End of the present doubt, and the number of doubts so far.
     doubted_until: Option<Instant>,
     doubts: u32,
     impossible: u64,
-    /// When acknowledgements came, and all bytes acknowledged by then.
+    /// Times at which acknowledgements came, and all bytes acknowledged by then.
     history: VecDeque<(Instant, u64)>,
 }
 
@@ -180,54 +187,56 @@ impl Trust {
         }
     }
 
-    /// Whether the peer's times are not used now.
+    /// Returns `true` while the peer's times are not used.
     pub(crate) fn is_doubted(&self) -> bool {
         self.doubted_until.is_some()
     }
 
-    /// Ends the doubt when its time is over; returns whether it has just ended.
+    /// Ends the doubt when its time is over; returns `true` if it has just ended.
     pub(crate) fn forgive(&mut self, now: Instant) -> bool {
         self.doubted_until.take_if(|until| *until <= now).is_some()
     }
 
-    /// How many times were impossible.
+    /// Number of arrival times that were impossible, on all paths of the session.
     pub(crate) fn impossible(&self) -> u64 {
         self.impossible
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.history.free_spare();
     }
 
-    /// Judges what an acknowledgement claims, on a path of that least round-trip time.
-    pub(crate) fn judge(&mut self, claim: &Claim, rtt: Duration) -> Word {
+    /// Judges an acknowledgement's claim, on a path of this least round-trip time.
+    pub(crate) fn judge(&mut self, claim: &Claim, rtt: Duration) -> ClaimVerdict {
         self.remember(claim, rtt);
         let word = self.clock.judge(claim, rtt);
-        if word != Word::Possible {
+        if word != ClaimVerdict::Possible {
             self.impossible += 1;
         }
-        if word == Word::Doubted {
+        if word == ClaimVerdict::Doubted {
             let time = DOUBTED * (1 << self.doubts.min(DOUBLINGS));
             self.doubted_until = Some(claim.heard + time);
             self.doubts += 1;
+            // A clock that has stepped agrees with itself from then on.
             self.clock = PeerClock::default();
         }
         word
     }
 
-    /// Whether a packet sent then may have arrived at that time of the peer's clock; counts it if
-    /// not.
+    /// Returns `true` if a packet sent at `sent` may have arrived at `arrived` of the peer's clock;
+    /// counts it as impossible otherwise.
     pub(crate) fn may_arrive(&mut self, now: Instant, sent: Instant, arrived: i64) -> bool {
         let possible = self.clock.may_arrive(now, sent, arrived);
         self.impossible += u64::from(!possible);
         possible
     }
 
-    /// How many bits per second were acknowledged over the last round trip, by our clock; `None` if
-    /// there was too little.
+    /// Rate in bit/s that was acknowledged over the last round trip, by our clock; `None` if the
+    /// history is too short.
     pub(crate) fn acknowledged(&self, rtt: Duration) -> Option<f64> {
-        let (&(begin, before), &(end, after)) = (self.history.front()?, self.history.back()?);
+        let &(begin, before) = self.history.front()?;
+        let &(end, after) = self.history.back()?;
         let time = end.saturating_since(begin);
         let enough = time * 2 >= rtt.clamp(SLACK.0, SLACK.1);
         enough.then(|| after.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64())
@@ -360,7 +369,7 @@ mod tests {
             assert!(claims.len() > 1000, "{seed}: {}", claims.len());
             for True { claim, .. } in claims {
                 let word = trust.judge(&claim, rtt);
-                assert_eq!(word, Word::Possible, "seed {seed}: {claim:?}");
+                assert_eq!(word, ClaimVerdict::Possible, "seed {seed}: {claim:?}");
             }
             assert_eq!(trust.impossible(), 0);
         }
@@ -378,7 +387,11 @@ mod tests {
                 if within < lasts {
                     claim.heard += Duration::from_micros((lasts - within) as u64);
                 }
-                assert_eq!(trust.judge(&claim, rtt), Word::Possible, "seed {seed}: {claim:?}");
+                assert_eq!(
+                    trust.judge(&claim, rtt),
+                    ClaimVerdict::Possible,
+                    "seed {seed}: {claim:?}"
+                );
             }
         }
     }
@@ -419,9 +432,9 @@ mod tests {
         for it in claims {
             let claim = lie(*it);
             match trust.judge(&claim, rtt) {
-                Word::Possible => believed.push(claim),
-                Word::Impossible => {}
-                Word::Doubted => {
+                ClaimVerdict::Possible => believed.push(claim),
+                ClaimVerdict::Impossible => {}
+                ClaimVerdict::Doubted => {
                     let begin = claims[0].claim.heard;
                     return (believed, Some(claim.heard.saturating_since(begin)));
                 }
@@ -499,13 +512,13 @@ mod tests {
         before.iter().for_each(|it| _ = trust.judge(&it.claim, rtt));
         let shifted = |claim: Claim| Claim { arrived: claim.arrived - SECOND, ..claim };
         for it in &after[..7] {
-            assert_eq!(trust.judge(&shifted(it.claim), rtt), Word::Impossible);
+            assert_eq!(trust.judge(&shifted(it.claim), rtt), ClaimVerdict::Impossible);
         }
-        assert_eq!(trust.judge(&after[7].claim, rtt), Word::Possible);
+        assert_eq!(trust.judge(&after[7].claim, rtt), ClaimVerdict::Possible);
         for it in &after[8..15] {
-            assert_eq!(trust.judge(&shifted(it.claim), rtt), Word::Impossible);
+            assert_eq!(trust.judge(&shifted(it.claim), rtt), ClaimVerdict::Impossible);
         }
-        assert_eq!(trust.judge(&shifted(after[15].claim), rtt), Word::Doubted);
+        assert_eq!(trust.judge(&shifted(after[15].claim), rtt), ClaimVerdict::Doubted);
         assert_eq!(trust.impossible(), 15);
         let now = after[15].claim.heard;
         assert!(trust.is_doubted() && !trust.forgive(now + Duration::from_secs(59)));
@@ -523,9 +536,9 @@ mod tests {
             delivered: 0,
         };
         for lasts in [60, 120, 240] {
-            assert_eq!(trust.judge(&claim(1, 10 * SECOND), rtt), Word::Possible);
+            assert_eq!(trust.judge(&claim(1, 10 * SECOND), rtt), ClaimVerdict::Possible);
             let mut words = (2..20).map(|n| (n, trust.judge(&claim(n, 0), rtt)));
-            let (n, _) = words.find(|(_, word)| *word == Word::Doubted).unwrap();
+            let (n, _) = words.find(|(_, word)| *word == ClaimVerdict::Doubted).unwrap();
             trust = trust.on_new_path();
             let end = at(n * SECOND + 600_000) + Duration::from_secs(lasts);
             assert!(!trust.forgive(end - Duration::from_millis(1)) && trust.forgive(end));

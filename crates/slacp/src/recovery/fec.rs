@@ -79,6 +79,8 @@ pub(crate) fn encode<'a>(
         .expect("blocks of at most 255 + 255 packets are supported");
     let mut shard = vec![0; size];
     for number in block.numbers() {
+        // With its length: a stream frame without one reaches to the end of its packet, so that the
+        // zeros after it would become data.
         write_shard(&mut shard, source(number)).expect("the longest fits");
         encoder.add_original_shard(&shard).expect("the shards have one size");
     }
@@ -242,7 +244,8 @@ impl FecDecoder {
         if missing.is_empty() || !missing.iter().all(wanted) {
             return false;
         }
-        let (total, size) = (repair.repairs, repair.shard.len());
+        let total = repair.repairs;
+        let size = repair.shard.len();
         let repairs = BlockRepairs { total, size, missing: missing.len(), shards: Vec::new() };
         self.blocks.insert(key(block), repairs);
         self.bytes += BLOCK_ENTRY + missing.len() * ENTRY;
@@ -291,7 +294,8 @@ impl FecDecoder {
     /// Decodes those of the blocks that have enough repairs, and the blocks that this completes in
     /// turn, up to [`MAX_DECODINGS`].
     fn restore(&mut self, mut blocks: Vec<FecBlock>) -> Vec<(u64, Vec<u8>)> {
-        let (mut restored, mut decodings) = (Vec::new(), 0);
+        let mut restored = Vec::new();
+        let mut decodings = 0;
         while let Some(block) = blocks.pop() {
             if decodings == MAX_DECODINGS {
                 break;

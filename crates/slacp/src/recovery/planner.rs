@@ -204,6 +204,8 @@ impl RepairPlanner {
 
     /// Makes the repairs that are due.
     pub(crate) fn plan(&mut self, now: Instant, outlook: &PlanInputs) {
+        // Tails, and below sparse and promised data, but not bulk in mid-flight: only a loss in the
+        // last round trip costs another one. 20 MB at a PER of 1 % take 3.97 instead of 4.55 s.
         if outlook.idle && self.tail.is_some_and(|last| last + QUIET <= now) {
             // The range of the tail includes the packets gathered for the other two.
             (self.tail, self.sparse, self.promised) = (None, None, None);
@@ -255,7 +257,8 @@ impl RepairPlanner {
             self.affordable(now, burst_sizes(&bursts, &span, &numbers), outlook)
         });
         let source = |number| outlook.sent.source(number).unwrap_or_default();
-        let (mut at_once, mut later) = (Vec::new(), Vec::new());
+        let mut at_once = Vec::new();
+        let mut later = Vec::new();
         for block in blocks(numbers.start, numbers.end) {
             // There are `stride` blocks, and each may fail.
             let lone =
@@ -399,7 +402,8 @@ fn is_coverable(bursts: &BurstStats, span: &SendPeriod, rtt: Duration) -> bool {
 /// may be.
 fn burst_sizes(bursts: &BurstStats, span: &SendPeriod, numbers: &Range<u64>) -> Vec<usize> {
     let count = (numbers.end - numbers.start) as usize;
-    let (length, duration) = (bursts.length.as_secs_f64(), span.duration().as_secs_f64());
+    let length = bursts.length.as_secs_f64();
+    let duration = span.duration().as_secs_f64();
     if length >= duration {
         return vec![count];
     }
@@ -428,7 +432,8 @@ fn probability_of_more(n: usize, most: usize, p: f64) -> f64 {
     for _ in 0..n {
         term *= 1.0 - p;
     }
-    let (mut sum, odds) = (term, p / (1.0 - p));
+    let mut sum = term;
+    let odds = p / (1.0 - p);
     for k in 1..=most.min(n) {
         term *= odds * (n - k + 1) as f64 / k as f64;
         sum += term;

@@ -101,7 +101,7 @@ enum PacketSlot {
     Outstanding(usize),
     /// A packet that need not be acknowledged, or a skipped number.
     Untracked,
-    /// Acknowledged or declared lost.
+    /// A packet that was acknowledged or declared lost.
     Done(PacketFate),
 }
 
@@ -130,7 +130,7 @@ const MIN_SKIPPED: usize = 4;
 /// Every packet from the first outstanding one on, by number.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
-    /// The number of `slots[0]`.
+    /// The packet number of `slots[0]`.
     first: u64,
     slots: VecDeque<PacketSlot>,
     records: Slab<SentPacket>,
@@ -146,7 +146,7 @@ pub(crate) struct SentPackets {
     /// Numbers acknowledged so far, from the first outstanding packet on. Each packet is processed
     /// once, however often its acknowledgement is repeated.
     covered: RangeSet,
-    /// Number of packets visited.
+    /// Number of packets that acknowledgements have visited.
     #[cfg(test)]
     looks: usize,
     /// Fates of packets that have left `slots`, not yet taken.
@@ -325,7 +325,8 @@ impl SentPackets {
         now: Instant,
         ack: &AckFrame,
     ) -> Result<AckedPackets, AckError> {
-        let (largest, next) = (ack.largest, self.next_number());
+        let largest = ack.largest;
+        let next = self.next_number();
         if largest >= next {
             return Err(AckError::NotSentYet { largest, next });
         }
@@ -344,27 +345,11 @@ impl SentPackets {
             self.take_late(&range, &restored, restored_from, &mut acked);
         }
         for range in fresh {
-            acked.packets.reserve((range.end - range.start) as usize);
-            for number in range.clone() {
-                let lost = contains(&restored, number);
-                let Some(packet) = self.take(number, lost) else { continue };
-                // A packet that FEC restored did not arrive and shows no order of arrivals.
-                if !lost && number >= restored_from {
-                    self.on_arrival(number, packet.time);
-                }
-                if !lost && !packet.is_control {
-                    self.data_end = self.data_end.max(number + 1);
-                }
-                if number == ack.largest {
-                    acked.largest_sent_at = Some(packet.time);
-                }
-                acked.packets.push((number, packet));
-            }
-            self.covered.insert(range);
+            self.take_fresh(range, &restored, restored_from, largest, &mut acked);
         }
         // One that a later acknowledgement has overtaken changes neither.
-        if ack.largest >= self.acked_end {
-            self.acked_end = ack.largest + 1;
+        if largest >= self.acked_end {
+            self.acked_end = largest + 1;
             self.covered_from = ack.ranges().last().map_or(0, |range| range.start);
         }
         self.advance();
@@ -375,6 +360,8 @@ impl SentPackets {
     /// covered. They follow the order of the acknowledgement, highest first; the parts of one of
     /// its ranges are in ascending order.
     fn newly_covered(&self, ack: &AckFrame) -> Vec<Range<u64>> {
+        // Not a scan of all in flight, which costs some microseconds per thousand packets: a peer
+        // could have that of a hub for a datagram of 63 bytes.
         let ranges = ack.ranges().take_while(|range| range.end > self.first);
         let parts = ranges.map(|range| range.start.max(self.first)..range.end);
         parts.flat_map(|range| self.covered.gaps(range)).collect()
@@ -391,6 +378,35 @@ impl SentPackets {
         }
     }
 
+    /// Moves the outstanding packets of `range`, which no earlier acknowledgement has covered, into
+    /// `acked`. `largest` is the highest number acknowledged.
+    fn take_fresh(
+        &mut self,
+        range: Range<u64>,
+        restored: &[Range<u64>],
+        restored_from: u64,
+        largest: u64,
+        acked: &mut AckedPackets,
+    ) {
+        acked.packets.reserve((range.end - range.start) as usize);
+        for number in range.clone() {
+            let lost = contains(restored, number);
+            let Some(packet) = self.take(number, lost) else { continue };
+            // A packet that FEC restored did not arrive and shows no order of arrivals.
+            if !lost && number >= restored_from {
+                self.on_arrival(number, packet.time);
+            }
+            if !lost && !packet.is_control {
+                self.data_end = self.data_end.max(number + 1);
+            }
+            if number == largest {
+                acked.largest_sent_at = Some(packet.time);
+            }
+            acked.packets.push((number, packet));
+        }
+        self.covered.insert(range);
+    }
+
     /// Moves packets of `range` that had been declared lost into `acked`. Below `restored_from` it
     /// is unknown which of them were restored.
     fn take_late(
@@ -403,6 +419,8 @@ impl SentPackets {
         while let Some((&number, _)) = self.declared_lost.range(range.clone()).next() {
             let Some(missed) = self.declared_lost.remove(&number) else { break };
             acked.late_data.extend(missed.data);
+            // Without the marks of restored packets, one that was lost and restored would count
+            // twice, and a link of 1 % would measure 3 to 4 %.
             if number >= restored_from && !contains(restored, number) {
                 acked.late_packets += 1;
                 self.on_arrival(number, missed.sent);

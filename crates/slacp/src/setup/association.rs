@@ -139,7 +139,7 @@ impl HubAssociation {
     /// another process takes new sessions, or the hub has hinted that it does not know it.
     fn wants_handshake(&self, core: &EndpointCore) -> bool {
         let session = self.session.and_then(|id| core.session(id));
-        let serves = |it: &Session| it.is_connected() && !it.is_succeeded();
+        let serves = |session: &Session| session.is_connected() && !session.is_succeeded();
         self.wanted && !core.shut && (self.session_doubted || !session.is_some_and(serves))
     }
 
@@ -218,8 +218,8 @@ impl HubAssociation {
         let index = core.claim_index(IndexOwner::Initiator)?;
         let params = self.params(core);
         self.for_next = self.next.is_some() && !self.for_next;
-        let (identity, hub) = (&core.identity, self.handshake_key());
-        let mut initiator = Initiator::new(now, identity, hub, index, &params, &mut core.rng);
+        let hub = self.handshake_key();
+        let mut initiator = Initiator::new(now, &core.identity, hub, index, &params, &mut core.rng);
         if self.next.is_some() {
             initiator.send_at_most(SENDINGS_EACH);
         }
@@ -243,8 +243,8 @@ impl HubAssociation {
     ) {
         if let Some(number) = self.joins_with(receiver) {
             let Some(target) = self.target(core) else { return core.count_ignored() };
-            let (joining, hub) = (&mut self.joining[number], &self.key);
-            return joining.handle_cookie(core, now, (hub, &target), (cookie, answer));
+            let joining = &mut self.joining[number];
+            return joining.handle_cookie(core, now, &self.key, &target, cookie, answer);
         }
         let params = self.params(core);
         if !self.is_answered_by(answer) {
@@ -294,6 +294,7 @@ impl HubAssociation {
         }
     }
 
+    /// Handles the hub's answer to an initiation: for the session, or for one more link of it.
     pub(super) fn handle_response(
         &mut self,
         core: &mut EndpointCore,
@@ -303,15 +304,10 @@ impl HubAssociation {
         receiver: Index,
         body: &[u8],
     ) {
+        // Ends handshakes with a process that takes no new sessions: this may be an answer to one.
         self.release_succeeded(core);
         if let Some(number) = self.joins_with(receiver) {
-            let Some(target) = self.target(core) else { return core.count_ignored() };
-            let (joining, hub) = (&mut self.joining[number], &self.key);
-            let indices = (sender, receiver);
-            if let Err(error) = joining.handle_response(core, now, (hub, &target), indices, body) {
-                self.notice_incompatible(core, error);
-            }
-            return;
+            return self.handle_link_response(core, now, number, sender, body);
         }
         let Some(mut initiator) = self.initiator.take() else { return core.count_ignored() };
         let params = match initiator.answer(body) {
@@ -333,13 +329,7 @@ impl HubAssociation {
         }
         let rtt = initiator.first_rtt(now);
         self.adopt_next_key();
-        let key = self.key.hub;
-        // An answer from an unknown address may be a copy, so the address that was asked is used
-        // then.
-        let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
-        let known = self.addresses.contains(&from);
-        let address = asked.copied().filter(|_| !known).unwrap_or(from);
-        let peer = Peer::new(key, address, sender, &params);
+        let peer = Peer::new(self.key.hub, self.credible_address(from), sender, &params);
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
         let config = core.link_config(self.link);
@@ -354,15 +344,43 @@ impl HubAssociation {
         self.end_joining(core);
         if let Some(allowed) = params.links.filter(|_| core.has_links()) {
             session.enable_links(self.link);
-            let links = core.config.links.len().min(MAX_LINKS) as u64;
-            // A session has only the links that both sides have.
-            let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
-            self.joining = others.map(|link| LinkHandshake::new(now, link)).collect();
+            self.begin_joining(core, now, allowed);
         }
         // After a session, a notice is news even if it repeats the last.
         self.last_notice = None;
         self.succeeds = None;
         self.session = Some(core.establish(receiver, session));
+    }
+
+    fn handle_link_response(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        number: usize,
+        sender: Index,
+        body: &[u8],
+    ) {
+        let Some(target) = self.target(core) else { return core.count_ignored() };
+        let joining = &mut self.joining[number];
+        if let Err(error) = joining.handle_response(core, now, &self.key, &target, sender, body) {
+            self.notice_incompatible(core, error);
+        }
+    }
+
+    /// The hub's address for a session whose answer came from `from`. An answer from an unknown
+    /// address may be a copy, so the address that was asked is used then.
+    fn credible_address(&self, from: SocketAddr) -> SocketAddr {
+        let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
+        let known = self.addresses.contains(&from);
+        asked.copied().filter(|_| !known).unwrap_or(from)
+    }
+
+    /// Begins the handshakes for further links of a session, of which the hub allows `allowed`.
+    fn begin_joining(&mut self, core: &EndpointCore, now: Instant, allowed: u64) {
+        let links = core.config.links.len().min(MAX_LINKS) as u64;
+        // A session has only the links that both sides have.
+        let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
+        self.joining = others.map(|link| LinkHandshake::new(now, link)).collect();
     }
 
     /// Adopts the next key if the session was set up with it. The key before it is not tried again:

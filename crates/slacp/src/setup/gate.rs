@@ -93,6 +93,8 @@ impl AdmissionGate {
         if self.per_network.take(now, network) {
             return true;
         }
+        // A thousand terminals behind one address need the shared allowance, which networks of
+        // strangers must not exhaust.
         let trusted =
             self.failed_networks.has_room(now, network) && !self.failed_sources.has(now, source);
         trusted && (self.proven.take(now) || self.unproven.take(now))

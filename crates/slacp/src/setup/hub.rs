@@ -31,7 +31,7 @@ use crate::{
     MAX_LINKS, PublicKey, Rate, SessionId, TerminalContact,
 };
 
-/// How long an answered handshake waits for the terminal's first packet.
+/// Time for which an answered handshake waits for the terminal's first packet.
 const CONFIRM: Duration = Duration::from_secs(30);
 /// Minimum interval between answers to the same initiation.
 const ANSWER_AGAIN: Duration = Duration::from_millis(200);
@@ -62,7 +62,7 @@ struct VerifiedInitiation {
     knock: Mac,
     /// Which of the hub's keys it is for.
     identity: usize,
-    /// Whether it has the cookie of its sender's address.
+    /// It has the cookie of its sender's address, which its sender has received there.
     proven: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Hub {
     foreign: ReportLimiter<(IpAddr, u8)>,
     /// Machines that are not served.
     strangers: StrangerTable,
-    /// Number of initiations read.
+    /// Number of initiations decrypted, of terminals and strangers.
     initiations_read: u64,
     /// Which terminals belong to another part of the hub.
     dispatch: PartAssignments,
@@ -125,7 +125,7 @@ struct TentativeSession {
     first_rtt: Option<FirstRtt>,
     index: Index,
     session: Session,
-    /// What is still to be done about the session in use that it would replace.
+    /// The decision about the session in use that it would replace.
     rivalry: RivalryCheck,
     /// The token by which the terminal succeeds to a session of the process before.
     succeeds: Option<u64>,
@@ -134,15 +134,14 @@ struct TentativeSession {
 impl Hub {
     pub(crate) fn new(identity: KeyPair, allow: Vec<PublicKey>, gate: AdmissionGate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
-        let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
         Self {
             identities: vec![HubIdentity::new(identity)],
             hashes_before: 0,
             hints: 0,
             gate,
             peers,
-            answered,
-            expiries,
+            answered: BTreeMap::new(),
+            expiries: BTreeSet::new(),
             rivalries: BTreeSet::new(),
             foreign: ReportLimiter::default(),
             strangers: StrangerTable::default(),
@@ -236,7 +235,7 @@ impl Hub {
         known.tentative = Some(Box::new(tentative));
     }
 
-    /// What handshakes have cost so far.
+    /// The work that handshakes have cost so far.
     pub(crate) fn effort(&self) -> HandshakeEffort {
         let hashes = self.hashes_before + self.hashes() + self.gate.hashes();
         HandshakeEffort { hashes, handshakes: self.initiations_read }
@@ -279,7 +278,10 @@ impl Hub {
         let responder = self.read_initiation(core, &request, datagram);
         let stranger = responder.as_ref().map(|responder| responder.peer);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
-        if proven && responder.as_ref().is_none_or(|it| self.had_recent_handshake(now, &it.peer)) {
+        // A thousand terminals behind one address need a thousand handshakes, so only those in vain
+        // count against their network.
+        let fails = |responder: &Responder| self.had_recent_handshake(now, &responder.peer);
+        if proven && responder.as_ref().is_none_or(fails) {
             self.gate.record_failure(now, from);
         }
         let Some(responder) = responder else {
@@ -302,11 +304,12 @@ impl Hub {
         from: SocketAddr,
         key: Option<PublicKey>,
     ) {
+        // A sealed "not permitted" would break the silence that SECURITY.md promises.
         core.count_ignored();
         core.notices.extend(self.strangers.record(now, from, key));
     }
 
-    /// The strangers heard lately.
+    /// The machines that asked lately and are not served.
     pub(crate) fn strangers(&self, now: Instant) -> impl Iterator<Item = &Stranger> {
         self.strangers.all(now)
     }
@@ -324,7 +327,7 @@ impl Hub {
 
     /// The knock of an initiation, and which of the hub's keys it is for.
     fn knock(&self, datagram: &[u8]) -> Option<(usize, Mac)> {
-        let knocks = self.identities.iter().map(|it| it.knock_key.check(datagram));
+        let knocks = self.identities.iter().map(|own| own.knock_key.check(datagram));
         knocks.enumerate().find_map(|(identity, knock)| Some((identity, knock?)))
     }
 
@@ -403,7 +406,7 @@ impl Hub {
         self.peers.get(key)?.tentative.as_deref()
     }
 
-    /// Whether the key had another handshake a moment ago.
+    /// Returns `true` if the key had another handshake a moment ago ([`MIN_HANDSHAKE_INTERVAL`]).
     fn had_recent_handshake(&self, now: Instant, key: &PublicKey) -> bool {
         self.tentative(key)
             .is_some_and(|tentative| now < tentative.answered + MIN_HANDSHAKE_INTERVAL)
@@ -425,9 +428,11 @@ impl Hub {
         }
         let Some((identity, knock)) = self.knock(datagram) else { return core.count_ignored() };
         if self.foreign.is_news(now, (from.ip(), version)) {
-            let (ours, theirs) = (VERSION, version);
-            core.notices.push_back(EndpointNotice::ForeignTerminal { address: from, ours, theirs });
+            let notice =
+                EndpointNotice::ForeignTerminal { address: from, ours: VERSION, theirs: version };
+            core.notices.push_back(notice);
         }
+        // No answer is longer than its question, whose source may be forged.
         let answer = self.identities[identity].knock_key.versions(echo, &knock);
         if answer.len() <= datagram.len() {
             core.queue_answer(from, answer);
@@ -445,7 +450,8 @@ impl Hub {
         size: usize,
     ) {
         core.count_ignored();
-        if self.succession.as_ref().is_some_and(|it| it.sibling.indices.contains(header.receiver)) {
+        let sibling = self.succession.as_ref().map(|succession| &succession.sibling);
+        if sibling.is_some_and(|sibling| sibling.indices.contains(header.receiver)) {
             return;
         }
         let hint = packet::unknown(header);
@@ -509,7 +515,7 @@ impl Hub {
         };
         let key = responder.peer;
         if let Some(name) = params.join {
-            return self.answer_link(core, now, (from, sender, knock), responder, (name, params));
+            return self.answer_link(core, now, request, responder, name, params);
         }
         if self.awaits_session(&key, params.present) {
             return core.count_ignored();

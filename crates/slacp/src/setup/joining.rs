@@ -83,7 +83,8 @@ impl LinkHandshake {
     ) {
         match self.state {
             LinkHandshakeState::Unproven(until) if until <= now => {
-                let proven = core.session(target.id).is_some_and(|it| it.has_proven(self.link));
+                let session = core.session(target.id);
+                let proven = session.is_some_and(|session| session.has_proven(self.link));
                 self.state = if proven {
                     LinkHandshakeState::Joined
                 } else {
@@ -118,33 +119,36 @@ impl LinkHandshake {
         &mut self,
         core: &mut EndpointCore,
         now: Instant,
-        (hub, target): (&KnockKey, &JoinTarget),
-        (cookie, answer): (&Mac, &[u8]),
+        hub: &KnockKey,
+        target: &JoinTarget,
+        cookie: &Mac,
+        answer: &[u8],
     ) {
         let params = self.params(core, target);
         match &mut self.initiator {
             Some(initiator) if initiator.is_answered_by(hub, answer) => {
-                let (identity, rng) = (&core.identity, &mut core.rng);
-                initiator.take_cookie(now, identity, hub, &params, cookie, rng);
+                initiator.take_cookie(now, &core.identity, hub, &params, cookie, &mut core.rng);
             }
             _ => core.count_ignored(),
         }
     }
 
-    /// Handles the hub's answer: the link joins the session, or the hub refuses it. Returns an error
-    /// if the two sides are incompatible.
+    /// Handles the hub's answer to the handshake in progress: the link joins the session, or the
+    /// hub refuses it. Returns an error if the two sides are incompatible.
     pub(super) fn handle_response(
         &mut self,
         core: &mut EndpointCore,
         now: Instant,
-        (hub, target): (&KnockKey, &JoinTarget),
-        (sender, receiver): (Index, Index),
+        hub: &KnockKey,
+        target: &JoinTarget,
+        sender: Index,
         body: &[u8],
     ) -> Result<(), HandshakeError> {
         let Some(mut initiator) = self.initiator.take() else {
             core.count_ignored();
             return Ok(());
         };
+        let receiver = initiator.index;
         let params = match initiator.answer(body) {
             // A hub that accepts the link confirms the session by name.
             Ok(params) if params.join == Some(target.name) => params,
@@ -167,7 +171,8 @@ impl LinkHandshake {
         let rtt = initiator.first_rtt(now);
         let peer = Peer::new(hub.hub, target.address, sender, &params);
         let cipher = params.cipher(&core.params(None));
-        let (keys, seed) = (initiator.into_keys(cipher), core.seed());
+        let keys = initiator.into_keys(cipher);
+        let seed = core.seed();
         let config = core.link_config(self.link);
         let member = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
         core.join(target.id, receiver, self.link, Box::new(member));

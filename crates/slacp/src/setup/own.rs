@@ -9,7 +9,7 @@ use crate::{Config, PublicKey, Rate};
 /// Overrides by terminal, for sessions set up and links added from now on.
 #[derive(Default)]
 pub(super) struct TerminalOverrides {
-    /// Replaces [`Config::memory`].
+    /// Replaces [`Config::memory`], in bytes.
     pub(super) memory: BTreeMap<PublicKey, ByteCount>,
     /// Replaces the rates of [`Config::links`], by their indices.
     pub(super) link_rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>,
@@ -18,7 +18,8 @@ pub(super) struct TerminalOverrides {
 impl TerminalOverrides {
     /// The configuration for a terminal's sessions, if it has settings of its own.
     pub(super) fn of(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
-        let (memory, rates) = (self.memory.get(key), self.link_rates.get(key));
+        let memory = self.memory.get(key);
+        let rates = self.link_rates.get(key);
         if memory.is_none() && rates.is_none() {
             return None;
         }

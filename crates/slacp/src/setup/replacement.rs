@@ -13,8 +13,8 @@ const HOLD_LEAST: Duration = Duration::from_secs(5);
 const HOLD_MOST: Duration = Duration::from_secs(300);
 /// The next hold is as long as the first if no newcomer came for this long after the last one.
 const QUIET: Duration = Duration::from_secs(60);
-/// How often a session is asked. With three questions and independent losses of 1 %, one answer is
-/// lost in 100,000.
+/// Number of times that a session is asked. With three questions and independent losses of 1 %, one
+/// answer is lost in 100,000.
 const QUESTIONS: u8 = 3;
 /// The least time for an answer if the newcomer comes from another network: hand-overs and short fades
 /// end within it. A machine that moves while it is off takes longer to come back.
@@ -33,18 +33,19 @@ pub(crate) const FURTHER_QUESTIONS: u8 = QUESTIONS - 1;
 pub(crate) struct ReplacementPolicy {
     hold: Duration,
     held_until: Instant,
-    /// When the session was last asked because of an initiation that is held off.
+    /// Time at which the session was last asked because of an initiation that is held off.
     asked: Option<Instant>,
 }
 
 impl IncumbentSession {
-    /// Whether it has shown life after it was asked at `since`. Packets that a machine sent before it
-    /// stopped may arrive later than the question left, but not after the time for an answer.
+    /// Returns `true` if it has shown life after it was asked at `since`. Packets that a machine
+    /// sent before it stopped may arrive later than the question left, but not after the time for
+    /// an answer.
     fn is_alive(&self, since: Instant) -> bool {
         self.acknowledged >= since || self.heard > since + self.patience
     }
 
-    /// When it counts as dead if it shows no life after `since`.
+    /// Time at which it counts as dead if it shows no life after `since`.
     fn deadline(&self, since: Instant) -> Instant {
         let last_question = question_interval(self.patience) * FURTHER_QUESTIONS.into();
         let answer = since + last_question + self.patience;

@@ -100,7 +100,8 @@ impl MemoryBudget {
     /// Maximum size of a client's next part, `is_proven` or not (Flow control, rules 2, 3, 5 and
     /// 6). 0 if less than four minimum parts are left, or if the client holds nearly everything.
     pub(crate) fn share(&self, client: IpAddr, is_proven: bool) -> u64 {
-        let (left, ClientUsage { bytes, unproven }) = (self.left(), self.of(client));
+        let left = self.left();
+        let ClientUsage { bytes, unproven } = self.of(client);
         let ShareRules {
             first_divisor: first,
             divisor_per_other: per_other,
@@ -112,6 +113,8 @@ impl MemoryBudget {
         if !self.has_room() || bytes > left.saturating_mul(MAX_HOLDING_RATIO) {
             return 0;
         }
+        // A fraction of what is left, not of the whole, so that a lone client has nearly all of it
+        // (dynamic thresholds: Choudhury and Hahne 1998).
         let others = self.clients.len() - usize::from(self.has(client));
         let divisor = (first + per_other * others as u64).min(then);
         let is_first = bytes.saturating_mul(until) < left.saturating_mul(8 - until);
@@ -141,7 +144,8 @@ impl MemoryBudget {
 
     /// Maximum growth of one of the client's parts (Flow control, rule 4).
     pub(crate) fn growth(&self, client: IpAddr) -> u64 {
-        let (left, held) = (self.left(), self.of(client).bytes);
+        let left = self.left();
+        let held = self.of(client).bytes;
         match left {
             _ if left <= self.whole / 8 => 0,
             _ if held < left => left / 8,

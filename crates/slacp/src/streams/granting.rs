@@ -191,7 +191,8 @@ impl StreamEntry {
 
     /// The frame that announces the stream's credit.
     pub(super) fn credit(&self, id: StreamId) -> Frame<'static> {
-        let (returns, limit) = (self.returns_received, self.recv.limit());
+        let returns = self.returns_received;
+        let limit = self.recv.limit();
         Frame::StreamCredit { stream: id, returns, limit }
     }
 

@@ -45,13 +45,7 @@ impl StreamSet {
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
-        let unknown = !self.limits.openings.accepts(&open.destination);
-        let refusal = if no_room || self.peer_open > self.limits.max_streams {
-            Some(ResetReason::Limit)
-        } else {
-            unknown.then_some(ResetReason::Prohibited)
-        };
-        if let Some(reason) = refusal {
+        if let Some(reason) = self.refusal(no_room, &open.destination) {
             let _ = self.reset(id, reason);
             return Ok(());
         }
@@ -61,6 +55,15 @@ impl StreamSet {
             self.events.push_back(Event::Readable(id));
         }
         Ok(())
+    }
+
+    /// The reason to refuse a stream that the peer opens; `None` if it may be opened.
+    fn refusal(&self, no_room: bool, destination: &Destination) -> Option<ResetReason> {
+        if no_room || self.peer_open > self.limits.max_streams {
+            return Some(ResetReason::Limit);
+        }
+        let unknown = !self.limits.openings.accepts(destination);
+        unknown.then_some(ResetReason::Prohibited)
     }
 
     /// Grants the first window to a stream that the peer has opened. The grant is always announced,
@@ -101,23 +104,15 @@ impl StreamSet {
         if self.full_offsets && !offset.is_full() {
             return Err(ProtocolError::Compact);
         }
-        if let Some(resetting) = self.resetting.get_mut(&id) {
-            // Its bytes are dropped but counted: both sides must agree on the credit it has used.
-            let Some(offset) = resetting.milestones.complete(offset, number) else {
-                return Ok(false);
-            };
-            let end = offset + data.len() as u64;
-            resetting.milestones.record(number, end.max(resetting.highest));
-            self.count_discarded(id, end)?;
-            if fin {
-                self.finish_reset(id);
-            }
-            return Ok(true);
+        if self.resetting.contains_key(&id) {
+            return self.discard_data(number, id, offset, data.len(), fin);
         }
         let room = self.limits.max_gaps().saturating_sub(self.gaps);
         let Some(stream) = self.peer_stream(id)? else { return Ok(true) };
         let Some(offset) = stream.milestones.complete(offset, number) else { return Ok(false) };
         let gaps = stream.recv.gaps();
+        // The packet is dropped, not the session: one client's tiny writes on an unlucky link must
+        // not cut off all others.
         if stream.recv.leaves_gap(&(offset..offset + data.len() as u64)) && gaps >= room {
             return Ok(false);
         }
@@ -153,6 +148,29 @@ impl StreamSet {
         Ok(true)
     }
 
+    /// Processes `length` bytes of a stream that is being reset. They are dropped but counted: both
+    /// sides must agree on the credit that the stream has used.
+    fn discard_data(
+        &mut self,
+        number: u64,
+        id: StreamId,
+        offset: TruncatedOffset,
+        length: usize,
+        fin: bool,
+    ) -> Result<bool, ProtocolError> {
+        let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(true) };
+        let Some(offset) = resetting.milestones.complete(offset, number) else {
+            return Ok(false);
+        };
+        let end = offset + length as u64;
+        resetting.milestones.record(number, end.max(resetting.highest));
+        self.count_discarded(id, end)?;
+        if fin {
+            self.finish_reset(id);
+        }
+        Ok(true)
+    }
+
     pub(crate) fn on_reset(
         &mut self,
         now: Instant,
@@ -169,10 +187,15 @@ impl StreamSet {
             return Ok(());
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
-        let (highest, milestones) = (stream.recv.highest(), OffsetMilestones::default());
-        let (charged, client) = (ClientUsage::default(), stream.client);
+        let client = stream.client;
         // As after a reset by this side: the bytes up to `sent` count, though they will never come.
-        self.resetting.insert(id, ResettingStream { highest, milestones, charged, client });
+        let resetting = ResettingStream {
+            highest: stream.recv.highest(),
+            milestones: OffsetMilestones::default(),
+            charged: ClientUsage::default(),
+            client,
+        };
+        self.resetting.insert(id, resetting);
         self.count_discarded(id, sent)?;
         self.finish_reset(id);
         self.send_reset(id, reason, stream.send.sent());
@@ -180,6 +203,8 @@ impl StreamSet {
         let StreamEntry { mut recv, opened, delayed_reset: departure, .. } = *stream;
         // Without OPEN, or after a reset by the owner, no owner reads the data or gets the event.
         let has_owner = opened && departure.is_none();
+        // What came before the reset in order is still read, as the kernel does for TCP: otherwise
+        // a server that answers and resets would lose its answer.
         let came = recv.highest() - recv.read_offset();
         let left = if has_owner { recv.truncate_at_gap() } else { 0 };
         self.recv_credit.consume(came - left);

@@ -80,9 +80,11 @@ impl PieceQueue {
     /// Appends the bytes that `read` writes, at most `most`, and returns their number.
     pub(super) fn fill(&mut self, most: usize, read: impl FnOnce(&mut WriteRoom<'_>)) -> usize {
         let last = self.with_room(SMALL_PIECE, READ_ROOM);
-        let (before, room) = (last.bytes.len(), last.room());
+        let before = last.bytes.len();
+        let room = last.room();
         read(&mut (&mut last.bytes).limit(most.min(room)));
-        let (held, count) = (last.bytes.len(), last.bytes.len() - before);
+        let held = last.bytes.len();
+        let count = last.bytes.len() - before;
         self.end += count as u64;
         if held == 0 {
             self.pieces.pop_back();
@@ -130,7 +132,8 @@ impl PieceQueue {
 
     /// Appends the bytes of `range`, counted from the first byte held, to `out`.
     pub(super) fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
-        let (mut at, end) = (self.begin + range.start as u64, self.begin + range.end as u64);
+        let mut at = self.begin + range.start as u64;
+        let end = self.begin + range.end as u64;
         let mut index = self.pieces.partition_point(|piece| piece.end() <= at);
         while at < end {
             let piece = &self.pieces[index];

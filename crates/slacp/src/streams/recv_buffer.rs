@@ -300,7 +300,8 @@ impl RecvBuffer {
     /// Offers the next bytes in order, in parts, to `take`, and drops as many as it says that it
     /// has taken. Returns their number.
     pub(crate) fn offer(&mut self, take: impl FnOnce(&[IoSlice<'_>]) -> usize) -> usize {
-        let (mut parts, mut at) = (Vec::with_capacity(MAX_PARTS), self.read);
+        let mut parts = Vec::with_capacity(MAX_PARTS);
+        let mut at = self.read;
         for (start, piece) in self.pieces.iter().take(MAX_PARTS) {
             if *start > at {
                 break;

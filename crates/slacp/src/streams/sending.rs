@@ -79,6 +79,8 @@ impl StreamSet {
     /// their limit has grown by an eighth, so that a peer cannot cause that work with each packet.
     pub(crate) fn wake_writers(&mut self) {
         let now = [self.send_limit(), self.unsent_limit];
+        // Not at each reset or acknowledgement: a packet of 250 resets beside 10,000 waiting
+        // streams would mean 2.5 million looks.
         let grown = |(now, then): (&u64, &u64)| *now > then.saturating_add(then / 8);
         if !now.iter().zip(&self.checked_limits).any(grown) {
             // A lower limit is remembered, so that growth from there counts.

@@ -10,7 +10,7 @@ pub enum Ecn {
     NotEct,
     /// ECN-capable transport, codepoint 01 (RFC 9331). Never sent, and not counted when received.
     Ect1,
-    /// ECN-capable transport, codepoint 10.
+    /// ECN-capable transport (ECT(0)), codepoint 10: the sender yields to marks.
     Ect0,
     /// Congestion experienced, codepoint 11: a router has marked the packet.
     Ce,

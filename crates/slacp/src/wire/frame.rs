@@ -262,20 +262,12 @@ impl Frame<'_> {
             Frame::Return { stream, returns, limit } => {
                 write_numbers(out, RETURN, &[stream.0, *returns, *limit]);
             }
-            Frame::Repair(repair) => {
-                write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
-                // 255 at most each: `MAX_BLOCK`, `MAX_REPAIRS`.
-                out.extend([repair.count as u8, repair.repairs as u8, repair.index as u8]);
-                out.extend_from_slice(repair.shard);
-            }
+            Frame::Repair(repair) => write_repair(out, repair),
             Frame::Rekey { generation, key } => {
                 write_numbers(out, REKEY, &[*generation]);
                 out.extend_from_slice(key);
             }
-            Frame::Close(reason) => {
-                out.push(CLOSE);
-                out.push(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8);
-            }
+            Frame::Close(reason) => out.extend([CLOSE, close_code(*reason)]),
             Frame::Leaving => out.push(LEAVING),
             Frame::Successor => out.push(SUCCESSOR),
             Frame::LinkAsks(link) => write_numbers(out, LINK_ASKS, &[*link]),
@@ -343,6 +335,13 @@ fn write_numbers(out: &mut Vec<u8>, kind: u8, numbers: &[u64]) {
     numbers.iter().for_each(|number| varint::write(out, *number));
 }
 
+fn write_repair(out: &mut Vec<u8>, repair: &RepairFrame) {
+    write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
+    // 255 at most each: `MAX_BLOCK`, `MAX_REPAIRS`.
+    out.extend([repair.count as u8, repair.repairs as u8, repair.index as u8]);
+    out.extend_from_slice(repair.shard);
+}
+
 fn write_token(out: &mut Vec<u8>, kind: u8, token: u64) {
     out.push(kind);
     out.extend_from_slice(&token.to_be_bytes());
@@ -388,16 +387,19 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         }
         ACCEPT => Frame::Accept(read_stream(input)?),
         RESET => {
-            let (stream, sent) = (read_stream(input)?, varint::read(input)?);
+            let stream = read_stream(input)?;
+            let sent = varint::read(input)?;
             Frame::Reset { stream, sent, reason: reason_of(take::<1>(input)?[0]) }
         }
         SESSION_CREDIT => Frame::SessionCredit(varint::read(input)?),
         STREAM_CREDIT => {
-            let (stream, returns) = (read_stream(input)?, varint::read(input)?);
+            let stream = read_stream(input)?;
+            let returns = varint::read(input)?;
             Frame::StreamCredit { stream, returns, limit: varint::read(input)? }
         }
         RETURN => {
-            let (stream, returns) = (read_stream(input)?, varint::read(input)?);
+            let stream = read_stream(input)?;
+            let returns = varint::read(input)?;
             Frame::Return { stream, returns, limit: varint::read(input)? }
         }
         REPAIR => Frame::Repair(read_repair(input)?),
@@ -410,7 +412,8 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         SUCCESSOR => Frame::Successor,
         LINK_ASKS => Frame::LinkAsks(varint::read(input)?),
         LINK_ACK => {
-            let (link, kind) = (varint::read(input)?, take::<1>(input)?[0]);
+            let link = varint::read(input)?;
+            let kind = take::<1>(input)?[0];
             (kind == ACK).then_some(())?;
             Frame::LinkAck(link, AckFrame::read(input, false)?)
         }
@@ -436,7 +439,8 @@ fn read_stream(input: &mut &[u8]) -> Option<StreamId> {
 }
 
 fn read_repair<'a>(input: &mut &'a [u8]) -> Option<RepairFrame<'a>> {
-    let (distance, stride) = (varint::read(input)?, varint::read(input)?);
+    let distance = varint::read(input)?;
+    let stride = varint::read(input)?;
     let [count, repairs, index] = take::<3>(input)?.map(usize::from);
     let shard = core::mem::take(input);
     Some(RepairFrame { distance, stride, count, repairs, index, shard })
@@ -494,6 +498,10 @@ const REASONS: [ResetReason; 7] = [
 /// Indexed by code; an unknown code is read as the first.
 const CLOSE_REASONS: [CloseReason; 3] =
     [CloseReason::Shutdown, CloseReason::Violation, CloseReason::Prohibited];
+
+fn close_code(reason: CloseReason) -> u8 {
+    CLOSE_REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8
+}
 
 fn reason_code(reason: ResetReason) -> u8 {
     REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8

@@ -72,12 +72,17 @@ fn build_id(head: &[u8]) -> Option<&[u8]> {
     const CLASS_64: u8 = 2;
     let order = if cfg!(target_endian = "little") { 1 } else { 2 };
     head.starts_with(&[0x7f, b'E', b'L', b'F', CLASS_64, order]).then_some(())?;
-    let (table, size, count) = (long(head, 32)?, short(head, 54)?, short(head, 56)?);
+    // `e_phoff`, `e_phentsize` and `e_phnum` of the ELF header.
+    let table = long(head, 32)?;
+    let size = short(head, 54)?;
+    let count = short(head, 56)?;
     (0..usize::from(count)).find_map(|number| {
         // The file may hold anything, so sums are checked.
         let entry = head.get(table.checked_add(number * usize::from(size))?..)?;
         let is_note = word(entry, 0)? == 4;
-        let (start, length) = (long(entry, 8)?, long(entry, 32)?);
+        // `p_offset` and `p_filesz` of the segment.
+        let start = long(entry, 8)?;
+        let length = long(entry, 32)?;
         let notes = is_note.then(|| head.get(start..start.checked_add(length)?))??;
         build_id_in(notes)
     })
@@ -87,7 +92,9 @@ fn build_id(head: &[u8]) -> Option<&[u8]> {
 /// both, padded to 4 bytes.
 fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
     loop {
-        let (name, length, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
+        let name = word(notes, 0)?;
+        let length = word(notes, 4)?;
+        let kind = word(notes, 8)?;
         let start = 12_usize.checked_add(name.checked_next_multiple_of(4)?)?;
         let end = start.checked_add(length)?;
         let content = notes.get(start..end)?;

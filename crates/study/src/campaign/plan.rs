@@ -142,32 +142,35 @@ impl CampaignPlan {
         binary: ProgramId,
         store: &ResultStore,
     ) -> Result<(Self, Vec<StoreError>), PlanError> {
-        let mut names = BTreeSet::new();
-        if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
-            return Err(PlanError::SameName(twice.name.clone()));
-        }
-        if let Some(other) = sources.iter().find(|source| !wanted.on.is_among(&source.back_ends)) {
-            return Err(PlanError::NotFor { scenario: other.name.clone(), on: wanted.on });
-        }
+        check_sources(&sources, wanted.on)?;
         let costs = CostEstimates::new(store.timings());
-        let (mut cells, mut damaged) = (Vec::new(), Vec::new());
+        let mut cells = Vec::new();
+        let mut damaged = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             for (index, case) in source.cases.iter().enumerate() {
                 let content = CaseHash::of(case);
                 let mut get = |seed| {
-                    let (scenario, name) = (source.name.clone(), case.name.clone());
-                    let cell = Cell { scenario, case: name, seed, on: wanted.on };
-                    let (name, cost) = (cell.name(&content, &binary), costs.of(&cell, case));
+                    let cell = Cell {
+                        scenario: source.name.clone(),
+                        case: case.name.clone(),
+                        seed,
+                        on: wanted.on,
+                    };
+                    let name = cell.name(&content, &binary);
+                    let cost = costs.of(&cell, case);
                     let result = store.get(&name).unwrap_or_else(|error| {
                         damaged.push(error);
                         None
                     });
-                    let (content, done) = (content.clone(), result.is_some());
+                    let content = content.clone();
+                    let done = result.is_some();
                     (PlannedCell { cell, name, content, source: number, index, cost, done }, result)
                 };
                 match (&source.replications, wanted.seeds) {
                     (Replications::Until(rule), None) => cells.extend(round(rule, get)?),
-                    _ => cells.extend(source.seeds(wanted.seeds).into_iter().map(|it| get(it).0)),
+                    _ => {
+                        cells.extend(source.seeds(wanted.seeds).into_iter().map(|seed| get(seed).0))
+                    }
                 }
             }
         }
@@ -245,37 +248,68 @@ impl CampaignPlan {
         planned: &PlannedText,
         text: &PlanText,
     ) -> Result<PlannedCell, PlanError> {
-        let different = || PlanError::Different {
-            cell: planned.cell.clone(),
-            scenario: planned.scenario.clone(),
-            case: planned.case.clone(),
-            binary: text.binary.clone(),
-        };
+        let different = || different(planned, text);
         if text.binary != self.binary {
             return Err(different());
         }
-        let number = self.sources.iter().position(|source| source.name == planned.scenario);
-        let source = match number {
-            Some(number) => number,
-            None => {
-                let origin = text.scenarios.get(&planned.scenario).ok_or_else(different)?;
-                self.sources.push(ScenarioSource::from_origin(&planned.scenario, origin.clone())?);
-                self.sources.len() - 1
-            }
-        };
+        let source = self.source_of(planned, text)?;
         let mut cases = self.sources[source].cases.iter().enumerate();
         let case = cases.find(|(_, case)| case.name == planned.case);
         let (index, case) = case.ok_or_else(different)?;
-        let (scenario, name) = (planned.scenario.clone(), planned.case.clone());
-        let cell = Cell { scenario, case: name, seed: planned.seed, on: planned.on };
+        let cell = Cell {
+            scenario: planned.scenario.clone(),
+            case: planned.case.clone(),
+            seed: planned.seed,
+            on: planned.on,
+        };
         let content = CaseHash::of(case);
         let name = cell.name(&content, &self.binary);
         // The presets or traces of this machine may differ from those that the plan was made with.
         if name != planned.cell {
             return Err(different());
         }
-        let (cost, done) = (planned.estimate_s, false);
-        Ok(PlannedCell { cell, name, content, source, index, cost, done })
+        Ok(PlannedCell {
+            cell,
+            name,
+            content,
+            source,
+            index,
+            cost: planned.estimate_s,
+            done: false,
+        })
+    }
+
+    /// Returns the index of a cell's scenario, which is added if this plan does not have it yet.
+    fn source_of(&mut self, planned: &PlannedText, text: &PlanText) -> Result<usize, PlanError> {
+        let known = self.sources.iter().position(|source| source.name == planned.scenario);
+        if let Some(number) = known {
+            return Ok(number);
+        }
+        let origin = text.scenarios.get(&planned.scenario);
+        let origin = origin.ok_or_else(|| different(planned, text))?;
+        self.sources.push(ScenarioSource::from_origin(&planned.scenario, origin.clone())?);
+        Ok(self.sources.len() - 1)
+    }
+}
+
+fn different(planned: &PlannedText, text: &PlanText) -> PlanError {
+    PlanError::Different {
+        cell: planned.cell.clone(),
+        scenario: planned.scenario.clone(),
+        case: planned.case.clone(),
+        binary: text.binary.clone(),
+    }
+}
+
+/// Checks that names are unique, and that each scenario is for this back end.
+fn check_sources(sources: &[ScenarioSource], on: BackEndName) -> Result<(), PlanError> {
+    let mut names = BTreeSet::new();
+    if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
+        return Err(PlanError::SameName(twice.name.clone()));
+    }
+    match sources.iter().find(|source| !on.is_among(&source.back_ends)) {
+        Some(other) => Err(PlanError::NotFor { scenario: other.name.clone(), on }),
+        None => Ok(()),
     }
 }
 
@@ -287,7 +321,8 @@ fn round(
     mut get: impl FnMut(u64) -> (PlannedCell, Option<CellResult>),
 ) -> Result<Vec<PlannedCell>, PlanError> {
     let mut seeds = Replications::from_first(rule.first, rule.most).seeds().into_iter();
-    let (mut cells, mut values) = (Vec::new(), Vec::new());
+    let mut cells = Vec::new();
+    let mut values = Vec::new();
     for seed in seeds.by_ref() {
         let (planned, result) = get(seed);
         cells.push(planned);

@@ -16,7 +16,8 @@ pub(crate) fn run_in_order<T: Send>(
 ) -> Result<Vec<T>, ThreadPoolBuildError> {
     let threads = threads.clamp(1, order.len().max(1));
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let (done, work) = (Mutex::new(Vec::new()), &work);
+    let done = Mutex::new(Vec::new());
+    let work = &work;
     // First in, first out, so that a caller can have the longest jobs begin first.
     pool.scope_fifo(|scope| {
         for index in order {

@@ -94,7 +94,8 @@ fn run_cell(
     back_end: &dyn BackEnd,
     step: &dyn Fn(u64),
 ) -> Result<CellRecord, String> {
-    let (start, before) = (Instant::now(), clock::thread_time());
+    let start = Instant::now();
+    let before = clock::thread_time();
     let work = || back_end.run(&planned.cell, plan.case(planned), step);
     let metrics = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panic_message(&*panic))?;
     let metrics = metrics.map_err(|failure| failure.to_string())?;

@@ -108,7 +108,8 @@ impl ResultStore {
     /// # Errors
     /// If the directory cannot be read.
     pub fn results(&self) -> Result<(Vec<CellResult>, Vec<StoreError>), StoreError> {
-        let (mut results, mut damaged) = (Vec::new(), Vec::new());
+        let mut results = Vec::new();
+        let mut damaged = Vec::new();
         for name in self.names("cells")? {
             match self.get(&name) {
                 Ok(result) => results.extend(result),
@@ -167,6 +168,7 @@ impl ResultStore {
         }
         let mut text = serde_json::to_vec_pretty(value).expect("results are plain data");
         text.push(b'\n');
+        // Renamed when it is complete, so that a half-written result is never read.
         let temporary = unfinished.join(format!("{cell}.{}", unique().map_err(at(&unfinished))?));
         let write = || {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;

@@ -72,7 +72,8 @@ impl CampaignPlan {
         ]);
         for PlannedCell { cell, name, cost, done, .. } in &self.cells {
             let done = if *done { "done" } else { "–" };
-            let (seed, on) = (cell.seed.to_string(), cell.on.to_string());
+            let seed = cell.seed.to_string();
+            let on = cell.on.to_string();
             let cost = format!("{cost:.2} s");
             table.row([name.as_str(), &cell.scenario, &seed, &on, &cost, done, &cell.case]);
         }

@@ -41,7 +41,9 @@ impl DesignAnswer {
             let of_task = |(file, task): (usize, DesignTask)| {
                 let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
                 let values: Vec<f64> = own.map(|run| value(question, task, run)).collect();
-                let is_known = |it: &ConfidenceInterval| it.low.is_finite() && it.high.is_finite();
+                let is_known = |interval: &ConfidenceInterval| {
+                    interval.low.is_finite() && interval.high.is_finite()
+                };
                 let interval = || median_interval(&values, 0.95).filter(is_known);
                 let is_finished = |value: &f64| value.is_finite() && *value > 0.0;
                 median(&values).filter(is_finished).map(|median| (median, interval()))
@@ -68,6 +70,7 @@ impl DesignAnswer {
             // One unfinished task leaves an enhancement without a rank.
             let ratios: Option<Vec<f64>> = (0..3).map(ratio).collect();
             if let Some(ratios) = ratios {
+                // The geometric mean, in which each task counts equally whatever its unit.
                 finding.slower = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 3.0;
                 finding.slower = finding.slower.exp();
             }
@@ -98,8 +101,8 @@ impl DesignAnswer {
         for RankedEnhancement { name, results, slower } in &self.findings {
             let value = |at: usize| dash(results[at].map(|(value, _)| four_digits(value)));
             let interval = |at: usize| {
-                let ends = |it: ConfidenceInterval| {
-                    format!("{}–{}", four_digits(it.low), four_digits(it.high))
+                let ends = |interval: ConfidenceInterval| {
+                    format!("{}–{}", four_digits(interval.low), four_digits(interval.high))
                 };
                 dash(results[at].and_then(|(_, interval)| interval).map(ends))
             };
@@ -124,17 +127,17 @@ impl DesignAnswer {
     /// seconds; tasks that were not finished are `null`.
     pub fn json(&self) -> String {
         let result = |(value, interval): (f64, Option<ConfidenceInterval>)| {
-            let interval = interval.map(|it| [it.low, it.high]);
+            let interval = interval.map(|interval| [interval.low, interval.high]);
             json!({ "median": value, "interval_95": interval })
         };
-        let finding = |it: &RankedEnhancement| {
-            let [download, page, request] = it.results.map(|it| it.map(result));
+        let finding = |ranked: &RankedEnhancement| {
+            let [download, page, request] = ranked.results.map(|measured| measured.map(result));
             json!({
-                "enhancement": it.name,
+                "enhancement": ranked.name,
                 "download_mbit_s": download,
                 "page_s": page,
                 "request_s": request,
-                "slower_than_best": it.slower.is_finite().then_some(it.slower),
+                "slower_than_best": ranked.slower.is_finite().then_some(ranked.slower),
             })
         };
         let ranking: Vec<_> = self.findings.iter().map(finding).collect();
@@ -151,7 +154,7 @@ impl DesignAnswer {
         page.heading("This link");
         page.summary(self.notes());
         let seeds = [("seeds", self.question.seeds.to_string())];
-        page.terms(&seeds, ("run again", command));
+        page.terms(&seeds, "run again", command);
         page.into_html()
     }
 
@@ -177,11 +180,13 @@ impl DesignAnswer {
     pub fn notes(&self) -> Vec<String> {
         let DesignQuestion { rtt, errors, .. } = &self.question;
         let product = self.question.bandwidth_delay_product();
+        // 14 is the largest scale (RFC 7323 §2.3).
         let shift = (0..14).find(|shift| UNSCALED << shift >= product).unwrap_or(14);
         let best = self.best();
         let [split, whole] =
             [EnhancementKind::Split, EnhancementKind::EndToEnd].map(|kind| self.least_of(kind));
-        let (ber, lost) = (errors.bits(), 100.0 * errors.packets());
+        let ber = errors.bits();
+        let lost = 100.0 * errors.packets();
         let meets = if ber <= GREATEST_BER { "meets" } else { "does not meet" };
         let helps = if split < whole { "is faster" } else { "is not faster" };
         vec![

@@ -48,6 +48,7 @@ impl FromStr for ObjectUrl {
             let rest = text.strip_prefix("http://").unwrap_or(text);
             let (place, name) = rest.split_once('/')?;
             let (host, port) = match place.strip_prefix('[') {
+                // An IPv6 address contains colons, and is therefore in brackets (RFC 3986 §3.2.2).
                 Some(v6) => v6.split_once(']')?,
                 None => place.split_at(place.find(':').unwrap_or(place.len())),
             };
@@ -57,7 +58,8 @@ impl FromStr for ObjectUrl {
                 None => return None,
             };
             let object = TestObject::named(name)?;
-            let (host, name) = (host.to_owned(), name.to_owned());
+            let host = host.to_owned();
+            let name = name.to_owned();
             (!host.is_empty()).then_some(Self { host, port, name, object })
         };
         read().ok_or_else(|| ParseUrlError { text: text.to_owned() })
@@ -85,7 +87,8 @@ pub struct FetchResult {
 pub fn get(
     station: &mut Station,
     config: &Config,
-    (own, server): (IpAddr, SocketAddr),
+    own: IpAddr,
+    server: SocketAddr,
     target: &ObjectUrl,
 ) -> io::Result<FetchResult> {
     let way = wire::SegmentPath {
@@ -318,7 +321,8 @@ impl ReplyVerifier {
 
     /// Handles the end of the stream.
     fn end(&self) -> Result<(), GetError> {
-        let (got, expected) = (self.got, self.object.size().get());
+        let got = self.got;
+        let expected = self.object.size().get();
         if got == expected && self.in_body {
             return Ok(());
         }

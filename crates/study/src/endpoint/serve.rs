@@ -156,6 +156,7 @@ impl<F: FnMut(&ServedConnection)> ConnectionOwner for ObjectServer<F> {
                     self.flows.remove(&key);
                 }
             }
+            // It has nothing more to send until something happens on it.
             self.ready.remove(&key);
         }
         None

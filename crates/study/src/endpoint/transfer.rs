@@ -259,7 +259,8 @@ impl RunningEnd {
     /// Reads and writes as much as possible.
     fn service(&mut self, now: Instant) {
         let Some(tcp) = &mut self.tcp else { return };
-        let (mut finished, mut aborted) = (false, None);
+        let mut finished = false;
+        let mut aborted = None;
         while let Some(event) = tcp.poll_event() {
             match event {
                 ConnectionEvent::Connected => self.connected = true,

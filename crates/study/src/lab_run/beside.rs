@@ -60,7 +60,8 @@ fn common_metrics(
             let runs: Vec<&[MetricValue]> = runs.iter().map(Vec::as_slice).collect();
             median_of_runs(&runs, &of, &name)
         };
-        let (sim, lab) = (value(simulated)?, value(lab)?);
+        let sim = value(simulated)?;
+        let lab = value(lab)?;
         Some(BackEndComparison { of, name: name.into_owned(), sim, lab })
     });
     both.collect()

@@ -56,7 +56,7 @@ impl CaseInLab<'_> {
             span: [start, stop].map(|after| self.origin + after),
         };
         let end = self.origin + self.case.time;
-        let mut tally = source.run(self.lab.address4(to).into(), (self.origin, end))?;
+        let mut tally = source.run(self.lab.address4(to).into(), self.origin, end)?;
         tally.began = at(start);
         Ok(tally)
     }
@@ -66,7 +66,8 @@ impl DatagramSource {
     fn run(
         &self,
         to: std::net::IpAddr,
-        (origin, end): (Instant, Instant),
+        origin: Instant,
+        end: Instant,
     ) -> Result<AppStats, LabRunError> {
         let receiver = self.to.run(|| UdpSocket::bind(os::any_address(0)))?;
         receiver.set_read_timeout(Some(LOOK_INTERVAL))?;
@@ -74,7 +75,7 @@ impl DatagramSource {
         thread::scope(|scope| {
             let sending = scope.spawn(|| self.from.run(|| self.send(to)));
             let until = (self.span[1] + ON_THE_WAY).min(end);
-            let mut tally = self.receive(&receiver, (origin, until))?;
+            let mut tally = self.receive(&receiver, origin, until)?;
             tally.datagrams[0] = sending.join().map_err(|_| LabRunError::Panicked)??;
             // Otherwise late datagrams may have been cut off by the end of the case.
             tally.done = until < end;
@@ -108,11 +109,7 @@ impl DatagramSource {
     }
 
     /// Counts the datagrams that arrive before `until`; times count from `origin`.
-    fn receive(
-        &self,
-        socket: &UdpSocket,
-        (origin, until): (Instant, Instant),
-    ) -> io::Result<AppStats> {
+    fn receive(&self, socket: &UdpSocket, origin: Instant, until: Instant) -> io::Result<AppStats> {
         let mut tally = AppStats::default();
         // One byte more shows datagrams that are too long.
         let mut buffer = vec![0; self.size + 1];
@@ -124,6 +121,7 @@ impl DatagramSource {
             };
             let now = clock::now();
             let mut sent = [0; 8];
+            // Not a datagram of this flow.
             if length != self.size {
                 continue;
             }

@@ -129,6 +129,7 @@ fn check_gateways(case: &ScenarioCase, gateways: &GatewaysSpec) -> Checked {
         return Ok(());
     }
     let hop = case.hop.forward.rate.greatest().max(case.hop.ret.rate.greatest());
+    // The kernel's window does not limit there, so that of the case must not either.
     let window = case.tcp[&gateways.lan_tcp].receive_buffer.get() as f64 * 8.0;
     let sides = [&case.server_side, &case.client_side].into_iter().flatten();
     let rtt = sides.map(|side| 2.0 * side.delay.greatest().as_secs_f64()).fold(0.0, f64::max);
@@ -145,7 +146,8 @@ fn check_cache(case: &ScenarioCase, cache: &CacheSpec) -> Checked {
     forbid(!all, "cache", "the lab's cache has everything")?;
     forbid(!cache.delay.is_zero(), "cache.delay", "the lab's cache takes the time that it takes")?;
     let why = "the lab's pair caches what it splits";
-    let packets = case.gateways.as_ref().is_some_and(|it| it.split == SplitMode::Packets);
+    let packets =
+        case.gateways.as_ref().is_some_and(|gateways| gateways.split == SplitMode::Packets);
     forbid(packets, "cache", why)?;
     case.flows.iter().try_for_each(|flow| {
         let key = |name: &str| format!("flow.{}.{name}", flow.name);
@@ -165,7 +167,7 @@ fn check_flow(case: &ScenarioCase, flow: &ScenarioFlow) -> Checked {
     let own = |kind: &str| {
         let why = "the kernel's TCP cannot do it, and this project's moves only bulk in the lab";
         let name = flow.tcp.iter().zip(&controls).find(|(_, control)| control.is_none());
-        forbid(name.is_some(), format!("tcp.{}", name.map_or("", |it| it.0)), why)
+        forbid(name.is_some(), format!("tcp.{}", name.map_or("", |(name, _)| name)), why)
             .map_err(|error| NotInLab { why: format!("{} ({kind})", error.why), ..error })
     };
     forbid(flow.ip != IpVersion::Ipv4, key("ip"), "the lab's flows are over IPv4")?;

@@ -53,7 +53,7 @@ impl Stations {
         for (index, flow) in stage.case.flows.iter().enumerate() {
             if stage.is_on_stations(flow) {
                 for number in 0..flow.count {
-                    all.add(stage, (index, flow), number)?;
+                    all.add(stage, index, flow, number)?;
                 }
             }
         }
@@ -63,7 +63,8 @@ impl Stations {
     fn add(
         &mut self,
         stage: &CaseInLab<'_>,
-        (index, flow): (usize, &ScenarioFlow),
+        index: usize,
+        flow: &ScenarioFlow,
         number: u32,
     ) -> Result<(), LabRunError> {
         let FlowTraffic::Bulk { direction, amount } = &flow.traffic else { return Ok(()) };
@@ -72,12 +73,14 @@ impl Stations {
             scenario::FlowSize::Bytes(bytes) => TransferAmount::Bytes(bytes.get()),
             scenario::FlowSize::Time(time) => TransferAmount::Until(start + *time),
         };
-        let (up, client) = (limits::is_up(*direction), stage.client(number));
+        let up = limits::is_up(*direction);
+        let client = stage.client(number);
         // The transfers of a station are told apart by their ports.
         let order = self.transfers.len() as u16;
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
-        let (key, over) = (meter::fresh_key()?, Arc::new(AtomicBool::new(false)));
+        let key = meter::fresh_key()?;
+        let over = Arc::new(AtomicBool::new(false));
         let end = |side: usize, opening, sends| TransferEnd {
             config: stage.case.tcp[&flow.tcp[side]].as_ref().clone(),
             opening,
@@ -114,8 +117,7 @@ impl Stations {
             return Ok(BTreeMap::new());
         }
         let Self { server, clients, transfers, addresses } = self;
-        let run =
-            |node: Node, ends: Vec<TransferEnd>| station(stage, (node, addresses[&node]), ends);
+        let run = |node: Node, ends: Vec<TransferEnd>| station(stage, node, addresses[&node], ends);
         let (server, clients) = thread::scope(|scope| {
             let server = scope.spawn(|| run(Node::Server, server));
             let clients: Vec<_> = clients
@@ -144,7 +146,8 @@ impl Stations {
 /// Runs the ends on one station.
 fn station(
     stage: &CaseInLab<'_>,
-    (node, own): (Node, IpAddr),
+    node: Node,
+    own: IpAddr,
     ends: Vec<TransferEnd>,
 ) -> Result<Vec<EndRecord>, LabRunError> {
     stage.lab.node(node).clone().enter()?;

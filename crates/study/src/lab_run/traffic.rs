@@ -17,7 +17,7 @@ use units::{ByteCount, Instant};
 use super::hosts::HostTcp;
 use super::{CaseInLab, LabRunError, limits};
 
-/// How long caches may use objects, in seconds: longer than any case takes.
+/// Time for which caches may use objects, in seconds: longer than any case takes.
 const FRESH: u32 = 86_400;
 /// Size of a transfer that ends by its time: more than any can move.
 const ENDLESS: ByteCount = ByteCount::new(1 << 50);
@@ -94,7 +94,7 @@ impl Application<'_> {
                 self.requests([*request, *reply], *repeat).await
             }
             FlowTraffic::Page { method, request, objects, think, repeat, .. } => {
-                self.pages(*method, *request, objects, (*repeat, *think)).await
+                self.pages(*method, *request, objects, *repeat, *think).await
             }
             // can_run refuses these; datagrams have no connection.
             FlowTraffic::Users { .. }
@@ -162,6 +162,7 @@ impl Application<'_> {
         };
         let report = meter::request_reply(&options).await;
         let mut tally = self.tally();
+        // `can_run` permits no pause between requests, so each begins where the one before it ended.
         let mut begin = self.start;
         let bytes = sizes[0] + sizes[1];
         for response in report.connections.iter().flat_map(|connection| &connection.responses) {
@@ -181,7 +182,8 @@ impl Application<'_> {
         method: FetchMethod,
         request: u64,
         objects: &[u64],
-        (repeat, think): (u64, Duration),
+        repeat: u64,
+        think: Duration,
     ) -> Result<AppStats, LabRunError> {
         let mut tally = self.tally();
         let bytes: u64 = objects.iter().sum();
@@ -215,7 +217,8 @@ impl Application<'_> {
             FetchMethod::Http10(_) => objects.split_at(1),
             _ => (objects, &[][..]),
         };
-        let (mut took, mut key) = (Duration::ZERO, self.key);
+        let mut took = Duration::ZERO;
+        let mut key = self.key;
         for part in [document, rest].into_iter().filter(|part| !part.is_empty()) {
             let options = PageOptions {
                 server: self.stage.server,

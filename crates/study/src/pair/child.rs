@@ -122,6 +122,7 @@ impl GatewayProcess {
             return Ok(status);
         }
         let id = i32::try_from(self.process.id()).expect("process ids are positive i32");
+        // A gateway ends its sessions on SIGTERM; one that hangs is killed after a while.
         let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         let deadline = Instant::now() + END_LIMIT;
         while Instant::now() < deadline {
@@ -142,8 +143,7 @@ impl GatewayProcess {
             None | Some("") => "no message",
             Some(said) => said,
         };
-        let (name, what, said) = (self.name.clone(), what.to_owned(), said.to_owned());
-        PairError::Failed { name, what, said }
+        PairError::Failed { name: self.name.clone(), what: what.to_owned(), said: said.to_owned() }
     }
 
     fn lost(&self, cause: io::Error) -> PairError {

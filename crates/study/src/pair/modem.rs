@@ -172,7 +172,8 @@ impl ModemServer {
 
     /// Requests capacity for what waits in the gateway, or is foreseen there.
     fn request_capacity(&self, wanted: CapacityRequest) {
-        let (none, bytes) = (ByteCount::default(), backlog_of(wanted.rate));
+        let none = ByteCount::default();
+        let bytes = backlog_of(wanted.rate);
         let [waiting, foreseen] = if wanted.is_foreseen { [none, bytes] } else { [bytes, none] };
         self.link.set_backlog(waiting, foreseen);
     }

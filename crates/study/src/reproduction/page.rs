@@ -15,24 +15,7 @@ pub fn page(entry: &ReproductionEntry<'_>, documents: &Documents, command: &str)
     let mut page = HtmlPage::new(&format!("{} – skyhop study", entry.name), &published.title);
     page.paragraph(title);
     page.summary([verdict::summary(&entry.comparison.score())]);
-    for output in &published.output {
-        let own =
-            entry.comparison.values.iter().filter(|value| core::ptr::eq(value.output, output));
-        let own: Vec<&ValueBeside<'_>> = own.collect();
-        if let Some(picture) = plot::picture(output, &own) {
-            let caption = format!(
-                "Diamonds are published, dots ours ({}), with the interval at 95 % confidence. Tolerance {:.0} %: {}.",
-                entry.runs(),
-                output.tolerance * 100.0,
-                output.tolerance_because,
-            );
-            page.figure(
-                &format!("{}: {} of {}", output.place, output.metric, output.of),
-                &picture,
-                &caption,
-            );
-        }
-    }
+    figures(&mut page, entry);
     let tables = [
         ("Values", verdict::values(&entry.comparison, false)),
         ("Statements", verdict::statements(&entry.comparison)),
@@ -53,6 +36,28 @@ pub fn page(entry: &ReproductionEntry<'_>, documents: &Documents, command: &str)
         ));
     }
     let seeds = [("seeds", entry.seeds.to_string())];
-    page.terms(&seeds, ("run again", command));
+    page.terms(&seeds, "run again", command);
     page.into_html()
+}
+
+/// Adds a picture of each output that has one.
+fn figures(page: &mut HtmlPage, entry: &ReproductionEntry<'_>) {
+    for output in &entry.published.output {
+        let own =
+            entry.comparison.values.iter().filter(|value| core::ptr::eq(value.output, output));
+        let own: Vec<&ValueBeside<'_>> = own.collect();
+        if let Some(picture) = plot::picture(output, &own) {
+            let caption = format!(
+                "Diamonds are published, dots ours ({}), with the interval at 95 % confidence. Tolerance {:.0} %: {}.",
+                entry.runs(),
+                output.tolerance * 100.0,
+                output.tolerance_because,
+            );
+            page.figure(
+                &format!("{}: {} of {}", output.place, output.metric, output.of),
+                &picture,
+                &caption,
+            );
+        }
+    }
 }

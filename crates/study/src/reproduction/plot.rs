@@ -8,6 +8,7 @@ use crate::verdict::ValueBeside;
 /// Draws a graph of the values of one output; `None` if fewer than two of its cases were run.
 pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<SvgPicture> {
     let run: Vec<_> = values.iter().filter_map(|value| Some((*value, value.ours?))).collect();
+    // A single value makes no curve.
     if run.len() < 2 {
         return None;
     }
@@ -41,6 +42,7 @@ fn short_names(names: &[&str]) -> Vec<String> {
     let has_word = |word: &str| words.iter().all(|other| other.contains(&word));
     let most = (NAMES_WIDTH / names.len().max(1)).max(4);
     let short = |words: &Vec<&str>| {
+        // Words that all names have distinguish nothing.
         let own: Vec<&str> = words.iter().copied().filter(|word| !has_word(word)).collect();
         let name = if own.is_empty() { words.join(" ") } else { own.join(" ") };
         let name = name.trim_end_matches(',');

@@ -59,7 +59,8 @@ impl PacketTap for NodeTap {
         if failed.is_none() && self.nodes.contains(&node) {
             let whole = packet.to_bytes();
             let bytes = &whole[..whole.len().min(SNAP_LENGTH)];
-            let (length, wall) = (whole.len(), now.as_nanos());
+            let length = whole.len();
+            let wall = now.as_nanos();
             *failed = file.write(&Captured { bytes, length, wall, outgoing }).err();
         }
     }

@@ -49,11 +49,14 @@ fn seconds(at: Instant) -> f64 {
 
 fn sequence(sender: &SenderRecording) -> Vec<GraphSeries> {
     let mut high = 0;
-    let (mut first, mut again, mut acks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut first = Vec::new();
+    let mut again = Vec::new();
+    let mut acks = Vec::new();
     for mark in &sender.marks {
         let point = (seconds(mark.at), f64::from(mark.from));
         match mark.kind {
             MarkKind::Ack => acks.push(point),
+            // Data from below the highest byte sent so far is a retransmission.
             MarkKind::Data if mark.from < high => again.push(point),
             MarkKind::Data => {
                 high = mark.from.saturating_add(mark.len);

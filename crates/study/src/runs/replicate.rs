@@ -73,6 +73,7 @@ pub fn replicate(
         let job = &jobs[index];
         let capture = extras.capture.as_ref().filter(|_| index == 0);
         let before = index.checked_sub(1).map(|before| jobs[before].case);
+        // Runs of a case follow each other, so the first has another case before it.
         let is_first = before.is_none_or(|before| !core::ptr::eq(before, job.case));
         run_job(job, extras.graphs && is_first, capture, &step)
     };

@@ -61,7 +61,9 @@ pub fn replicate_as_declared<'a>(
     mut extras: Extras,
     progress: &RoundProgress<'_>,
 ) -> Result<ReplicatedRuns<'a>, ReplicateError> {
-    let mut all: Vec<CaseRuns<'a>> = files.iter().enumerate().flat_map(CaseRuns::of_file).collect();
+    let numbered = files.iter().enumerate();
+    let mut all: Vec<CaseRuns<'a>> =
+        numbered.flat_map(|(number, file)| CaseRuns::of_file(number, file)).collect();
     loop {
         let mut jobs = Vec::new();
         let mut owners = Vec::new();
@@ -77,6 +79,7 @@ pub fn replicate_as_declared<'a>(
         let outcomes = replicate(&jobs, threads, &extras, progress.step)?;
         // Graphs and capture are those of the first seeds.
         extras = Extras::default();
+        // Outcomes come in the order of the jobs, so each finds its case again.
         for (owner, outcome) in owners.into_iter().zip(outcomes) {
             all[owner].outcomes.push(outcome);
         }
@@ -87,8 +90,8 @@ pub fn replicate_as_declared<'a>(
 }
 
 impl<'a> CaseRuns<'a> {
-    fn of_file((file, it): (usize, &'a ScenarioFile)) -> impl Iterator<Item = Self> {
-        let ScenarioFile { path, cases, replications, .. } = it;
+    fn of_file(file: usize, scenario: &'a ScenarioFile) -> impl Iterator<Item = Self> {
+        let ScenarioFile { path, cases, replications, .. } = scenario;
         cases.iter().map(move |case| {
             let seeds = replications.seeds();
             Self { file, path, case, replications, seeds, outcomes: Vec::new() }
@@ -160,7 +163,8 @@ impl<'a> CaseRuns<'a> {
         if let StopDecision::Enough(count) = self.need() {
             self.outcomes.truncate(count);
         }
-        let (file, case) = (self.file, self.case);
+        let file = self.file;
+        let case = self.case;
         let job = move |seed| RunJob { file, case, seed };
         self.seeds.into_iter().map(job).zip(self.outcomes)
     }

@@ -38,8 +38,13 @@ pub struct ControllerRow {
 
 impl ControllerRow {
     pub(super) fn new(controller: String) -> Self {
-        let (kernel, skyhop) = (Vec::new(), Vec::new());
-        Self { controller, kernel, skyhop, ratio_of_means: f64::NAN, ratio_ci95: None }
+        Self {
+            controller,
+            kernel: Vec::new(),
+            skyhop: Vec::new(),
+            ratio_of_means: f64::NAN,
+            ratio_ci95: None,
+        }
     }
 
     fn compare(&mut self, seed: u64) {

@@ -212,6 +212,7 @@ impl Bbr {
         }
         if expired && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
+            // ProbeRTT cuts the window, which returns afterwards.
             self.save();
             self.probe_done = None;
         }
@@ -268,6 +269,7 @@ impl Bbr {
     }
 
     fn bound(&mut self, ack: &AckEvent) {
+        // After a time-out the window grows from one segment (RFC 5681 §3.1).
         if ack.phase != RepairPhase::Loss {
             self.cwnd = self.cwnd.max(MIN_SEGMENTS * self.mss);
         }

@@ -94,6 +94,7 @@ impl WindowController for Bic {
     }
 
     fn grow(&mut self, ack: &AckEvent) {
+        // A window that was not used says nothing about the path.
         if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }

@@ -67,7 +67,8 @@ impl Compound {
 
     fn on_round(&mut self, ack: &AckEvent) {
         self.round_end = ack.nxt;
-        let (sum, samples) = (core::mem::take(&mut self.sum), core::mem::take(&mut self.samples));
+        let sum = core::mem::take(&mut self.sum);
+        let samples = core::mem::take(&mut self.samples);
         if samples == 0 {
             return;
         }
@@ -114,6 +115,7 @@ impl WindowController for Compound {
             return;
         }
         if self.window.in_slow_start() {
+            // Slow start is Reno's, without a delay window.
             self.delay_window = 0.0;
             if ack.is_cwnd_limited {
                 self.window.slow_start(ack.credit.slow_start);

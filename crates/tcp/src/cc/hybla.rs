@@ -64,6 +64,8 @@ impl WindowController for Hybla {
         if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
+        // 2^ρ − 1 segments per acknowledgement, and ρ² per round trip: the growth of a connection
+        // with the round-trip time `rtt0`.
         if self.window.in_slow_start() {
             let gain = power_of_two(self.rho) - 1.0;
             self.window.slow_start((ack.credit.slow_start as f64 * gain) as u64);

@@ -87,6 +87,7 @@ impl Illinois {
         self.round_end = ack.nxt;
         let samples = core::mem::take(&mut self.samples);
         let sum = core::mem::take(&mut self.sum);
+        // Below the threshold of the window, as Reno.
         if self.window.cwnd < self.options.threshold * self.window.mss {
             (self.alpha, self.beta) = (1.0, 0.5);
         } else if samples > 0 {
@@ -112,13 +113,15 @@ impl Illinois {
         (self.calm, self.was_above) = (0, true);
         // κ₁ and κ₂ such that α(d₁) = α_max and α(d_m) = α_min.
         let spread = (largest - d1) * min / (max - min);
-        let (k1, k2) = (spread * max, spread - d1);
+        let k1 = spread * max;
+        let k2 = spread - d1;
         k1 / (k2 + average)
     }
 
     fn beta_at(&self, average: f64, largest: f64) -> f64 {
         let (min, max) = self.options.beta;
-        let (d2, d3) = (largest / 10.0, largest * 0.8);
+        let d2 = largest / 10.0;
+        let d3 = largest * 0.8;
         if average <= d2 {
             min
         } else if average >= d3 {

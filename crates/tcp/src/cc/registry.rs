@@ -1,4 +1,4 @@
-//! Controllers by name.
+//! All controllers by their names, with their options.
 
 use core::fmt;
 use core::str::FromStr;

@@ -44,6 +44,7 @@ impl WindowController for Reno {
         if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
+        // The part of the acknowledgement beyond the threshold is left for congestion avoidance.
         let mut share = 1.0;
         if self.window.in_slow_start() {
             share = self.window.slow_start(ack.credit.slow_start);

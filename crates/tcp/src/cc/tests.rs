@@ -139,7 +139,7 @@ fn vegas_keeps_a_few_segments_in_the_queue() {
 /// segments or more comes off the second window; a loss halves the sum.
 #[test]
 fn compound_adds_a_window_that_follows_the_delay() {
-    let delay_window = |it: &dyn Controller| it.metrics()[0].1 / MSS as f64;
+    let delay_window = |controller: &dyn Controller| controller.metrics()[0].1 / MSS as f64;
     let mut it = avoiding("compound", 100);
     it.on_ack(&ack(at(0), 100 * MSS, ms(500), ms(500), 1));
     assert!((delay_window(&*it) - 2.976).abs() < 0.01, "{}", delay_window(&*it));
@@ -197,7 +197,7 @@ fn bic_searches() {
     let mut it = avoiding("bic", 100);
     lose(&mut *it, at(0));
     assert_eq!(segments(&*it), 80.0);
-    let increment = |it: &dyn Controller| it.metrics()[1].1;
+    let increment = |controller: &dyn Controller| controller.metrics()[1].1;
     assert_eq!(increment(&*it), 5.0);
     it.on_ack(&ack(at(100), 80 * MSS, ms(100), ms(100), 1));
     assert_eq!(segments(&*it), 85.0);
@@ -297,7 +297,8 @@ fn the_first_hystart_leaves_slow_start_by_train_and_by_delay() {
 fn delivery(total: u64, prior: u64, in_flight: u64, phase: RepairPhase) -> AckEvent {
     let rate = RateSample::of(prior * MSS, (total - prior) * MSS, ms(100));
     let base = ack(at(total), MSS, ms(100), ms(100), 1);
-    let (total_delivered, in_flight) = (total * MSS, in_flight * MSS);
+    let total_delivered = total * MSS;
+    let in_flight = in_flight * MSS;
     AckEvent { total_delivered, in_flight, phase, rate: Some(rate), ..base }
 }
 
@@ -308,8 +309,10 @@ fn bbr_conserves_packets_for_one_round() {
     let start = ControllerParameters { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "bbr".parse::<ControllerSpec>().unwrap().make(&start);
     it.on_ack(&delivery(10, 0, 15, RepairPhase::Open));
-    let (now, signal, flight_size, in_flight) =
-        (at(12), CongestionSignal::Loss, 16 * MSS, 14 * MSS);
+    let now = at(12);
+    let signal = CongestionSignal::Loss;
+    let flight_size = 16 * MSS;
+    let in_flight = 14 * MSS;
     it.on_congestion(&CongestionEvent { now, signal, flight_size, in_flight });
     let mut window = |total, prior, in_flight| {
         it.on_ack(&delivery(total, prior, in_flight, RepairPhase::Recovery));

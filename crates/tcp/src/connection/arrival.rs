@@ -54,7 +54,8 @@ impl<P: SegmentPayload> Connection<P> {
     /// segment passes all checks of [`Self::arrive`].
     #[inline]
     fn is_predicted(&self, segment: &Segment<P>) -> bool {
-        let (una, nxt) = (self.seq(self.sender.una()), self.seq(self.sender.nxt()));
+        let una = self.seq(self.sender.una());
+        let nxt = self.seq(self.sender.nxt());
         let HeaderFlags { psh, slow_start, .. } = segment.flags;
         segment.flags == HeaderFlags { psh, slow_start, ..HeaderFlags::default() }
             && segment.ecn != Ecn::Ce
@@ -62,8 +63,8 @@ impl<P: SegmentPayload> Connection<P> {
             && segment.ack.is_some_and(|ack| !una.is_after(ack) && !ack.is_after(nxt))
             && segment.payload.len() as u64 <= self.receiver.window()
             && match &segment.options.timestamps {
-                Some(it) => {
-                    let age = it.value.wrapping_sub(self.clock.recent) as i32;
+                Some(stamps) => {
+                    let age = stamps.value.wrapping_sub(self.clock.recent) as i32;
                     self.agreed.timestamps && age >= 0
                 }
                 None => !self.agreed.timestamps,
@@ -166,6 +167,7 @@ impl<P: SegmentPayload> Connection<P> {
         let window = self.receiver.window() as i64;
         let start = self.distance(segment);
         let len = segment.sequence_len() as i64;
+        // Also with a closed window, and with more data than fits.
         if start == 0 {
             return true;
         }
@@ -182,7 +184,8 @@ impl<P: SegmentPayload> Connection<P> {
             self.sender.repeat_syn();
             return;
         }
-        let (start, len) = (self.distance(segment), segment.payload.len() as i64);
+        let start = self.distance(segment);
+        let len = segment.payload.len() as i64;
         if len > 0 && start < 0 && -start as u64 <= self.receiver.next() {
             let start = self.receiver.next() - -start as u64;
             self.receiver.note_duplicate(start..start + len as u64);
@@ -201,6 +204,7 @@ impl<P: SegmentPayload> Connection<P> {
             return false;
         };
         let is_before = (timestamps.value.wrapping_sub(self.clock.recent) as i32) < 0;
+        // RFC 7323 §5.5: after 24 days without traffic the comparison is invalid.
         let is_outdated = now.saturating_since(self.clock.recent_at) > OUTDATED;
         is_before && !is_outdated && !segment.flags.rst
     }

@@ -36,6 +36,7 @@ impl<P: SegmentPayload> Connection<P> {
         let space = usize::try_from(self.sender.space()).unwrap_or(usize::MAX);
         let len = data.len().min(space);
         self.sender.write(data.slice(0..len));
+        // Only a caller who has something left waits for the event.
         self.write_blocked = len < data.len();
         Ok(len)
     }
@@ -108,6 +109,7 @@ impl<P: SegmentPayload> Connection<P> {
                 self.state = TcpState::Closed;
                 self.notify(ConnectionEvent::Closed);
             }
+            // The FIN waits for the handshake, as other data does (RFC 9293 §3.10.4).
             TcpState::SynReceived => self.sender.finish(),
             TcpState::Established => {
                 self.sender.finish();

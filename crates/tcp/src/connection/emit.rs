@@ -1,4 +1,4 @@
-//! Building segments.
+//! Builds the segments of a connection, with their flags, windows and options.
 
 use core::ops::Range;
 
@@ -131,7 +131,8 @@ impl<P: SegmentPayload> Connection<P> {
     #[cold]
     fn add_snack(&mut self, segment: &mut Segment<P>) {
         let Some(hole) = self.receiver.next_hole() else { return };
-        let (mss, next) = (self.sender.mss(), self.receiver.next());
+        let mss = self.sender.mss();
+        let next = self.receiver.next();
         let first = (hole.start - next) / mss;
         let end = (hole.end - next).div_ceil(mss);
         // A hole too far away for the fields' 16 bits is reported once it is nearer.
@@ -210,6 +211,7 @@ pub fn refusal<P: SegmentPayload>(segment: &Segment<P>) -> Option<Segment<P>> {
     let flags = HeaderFlags { rst: true, ..HeaderFlags::default() };
     Some(match segment.ack {
         Some(ack) => Segment { seq: ack, flags, ..Segment::default() },
+        // It acknowledges the segment, so that the peer believes it (RFC 9293 §3.5.3).
         None => Segment {
             seq: SeqNr::new(0),
             ack: Some(segment.seq.advance(segment.sequence_len())),

@@ -27,6 +27,7 @@ impl<P: SegmentPayload> Connection<P> {
         if segment.flags.rst {
             return;
         }
+        // Belongs to a connection that does not exist.
         if segment.ack.is_some() {
             self.refuse(segment);
         } else if segment.flags.syn {

@@ -1,4 +1,4 @@
-//! Timers of a connection.
+//! Timers of a connection: delayed acknowledgements, keepalive and TIME-WAIT.
 
 use units::{Instant, earliest, earliest_timer};
 
@@ -25,6 +25,7 @@ impl<P: SegmentPayload> Connection<P> {
             return;
         }
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        // Nothing else can happen once the connection is over.
         if due(self.timers.time_wait) {
             self.state = TcpState::Closed;
             self.timers = super::ConnectionTimers::default();
@@ -50,6 +51,7 @@ impl<P: SegmentPayload> Connection<P> {
     pub(super) fn restart_keepalive(&mut self, now: Instant) {
         self.timers.probes = 0;
         self.timers.keepalive = None;
+        // Also in FIN-WAIT-2, where the peer may never send its FIN.
         if let Some(keepalive) = &self.config.keepalive
             && matches!(
                 self.state,

@@ -119,7 +119,8 @@ proptest! {
         steps in prop::collection::vec((0..5u8, 0..40u64, 1..8u64), 1..80)
     ) {
         let mut flight = SegmentScoreboard::default();
-        let (mut una, mut nxt) = (0, 0);
+        let mut una = 0;
+        let mut nxt = 0;
         for (step, a, b) in steps {
             match step {
                 0 => {

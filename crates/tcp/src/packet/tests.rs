@@ -4,7 +4,8 @@ use super::*;
 
 fn paths() -> [wire::SegmentPath; 2] {
     [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")].map(|(from, to)| {
-        let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+        let from = from.parse().unwrap();
+        let to = to.parse().unwrap();
         wire::SegmentPath { from, from_port: 4000, to, to_port: 80 }
     })
 }
@@ -12,17 +13,19 @@ fn paths() -> [wire::SegmentPath; 2] {
 fn segment(length: usize) -> Segment<Bytes> {
     let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let flags = HeaderFlags { fin: true, psh: true, cwr: true, ..HeaderFlags::default() };
-    let (seq, ack) = (SeqNr::new(7), Some(SeqNr::new(9)));
+    let seq = SeqNr::new(7);
+    let ack = Some(SeqNr::new(9));
     Segment { seq, ack, flags, ecn: Ecn::Ect0, payload: payload.into(), ..Segment::default() }
 }
 
 fn written(path: &wire::SegmentPath, segment: Segment<Bytes>, mtu: u16) -> Vec<Bytes> {
-    let (mut packets, mut out) = (Vec::new(), Vec::new());
+    let mut packets = Vec::new();
+    let mut out = Vec::new();
     let send = |packet: &[u8]| {
         packets.push(Bytes::copy_from_slice(packet));
         Ok(())
     };
-    write(path, segment, (46, mtu), &mut out, send).unwrap();
+    write(path, segment, 46, mtu, &mut out, send).unwrap();
     packets
 }
 
@@ -69,7 +72,8 @@ fn error(path: &wire::SegmentPath, packet: &[u8], code: u8, mtu: u16) -> Bytes {
         IpAddr::V4(from) => {
             // RFC 792: the IP header and eight bytes.
             let quote = &packet[..28];
-            let (length, icmp) = (8 + quote.len() as u16, IpNumber::ICMP);
+            let length = 8 + quote.len() as u16;
+            let icmp = IpNumber::ICMP;
             let header = Ipv4Header::new(length, 64, icmp, [10, 0, 0, 1], from.octets());
             let message = [3, code, 0, 0, 0, 0, a, b];
             [&header.unwrap().to_bytes()[..], &message, quote].concat().into()

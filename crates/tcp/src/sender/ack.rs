@@ -1,4 +1,4 @@
-//! Processing of acknowledgements.
+//! Processing of acknowledgements: window, round-trip times, losses and the controller.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::flight::SentSegment;
 pub(super) struct AckEffects {
     /// Bytes by which SND.UNA moved.
     pub(super) advanced: u64,
-    /// Newly delivered bytes.
+    /// Bytes newly delivered, cumulatively or selectively.
     pub(super) delivered: u64,
     /// The selectively acknowledged part of these.
     pub(super) sacked: u64,
@@ -39,6 +39,15 @@ impl AckEffects {
     }
 }
 
+/// The sender's state before an acknowledgement.
+struct PriorState {
+    /// True if the window kept the acknowledged data from being sent earlier.
+    is_cwnd_limited: bool,
+    phase: RepairPhase,
+    /// Bytes in flight, as [`AckEvent::prior_in_flight`].
+    in_flight: u64,
+}
+
 impl<P: SegmentPayload> StreamSender<P> {
     /// Handles an acknowledgement between SND.UNA and SND.NXT.
     #[inline(never)]
@@ -51,10 +60,12 @@ impl<P: SegmentPayload> StreamSender<P> {
             && ack.position == self.una
             && !self.flight.is_empty()
             && !self.is_window_closed();
-        let was_limited = self.una < self.limited_until;
-        let prior_phase = self.repair.phase;
+        let prior = PriorState {
+            is_cwnd_limited: self.una < self.limited_until,
+            phase: self.repair.phase,
+            in_flight: self.flight.in_flight(),
+        };
         let prior_flight = self.nxt - self.una;
-        let prior_in_flight = self.flight.in_flight();
         let mut news = self.take_news(now, ack);
         news.is_duplicate = is_bare_repeat || self.uses_sack() && news.sacked > 0;
         let rtt = self.measure(now, ack, &news, prior_flight);
@@ -71,33 +82,47 @@ impl<P: SegmentPayload> StreamSender<P> {
             if self.config.estimate_ssthresh {
                 self.estimate_ssthresh(now);
             }
-            let rate = self.rate.sample(self.rtt.min_nanos());
-            self.cc.on_ack(&AckEvent {
-                now,
-                acked: news.advanced,
-                delivered: news.delivered,
-                total_delivered: self.rate.delivered(),
-                // RFC 3168 §6.1.2: no growth on an echoed mark.
-                credit: if ack.ece { Credit::default() } else { self.credit(news.advanced) },
-                rtt,
-                smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
-                min_rtt: self.rtt.min().unwrap_or_default(),
-                rate,
-                prior_in_flight,
-                in_flight: self.flight.in_flight(),
-                is_cwnd_limited: was_limited,
-                // The acknowledgement that ends a recovery still belongs to it: it must not grow
-                // the window.
-                phase: if prior_phase == RepairPhase::Recovery {
-                    prior_phase
-                } else {
-                    self.repair.phase
-                },
-                una: self.una,
-                nxt: self.nxt,
-            });
+            self.inform_controller(now, ack.ece, &news, rtt, &prior);
         }
         self.settle_timers(now, &news);
+    }
+
+    /// Passes newly delivered data on to the congestion controller. `prior` is the state before the
+    /// acknowledgement, `rtt` its sample.
+    #[inline]
+    fn inform_controller(
+        &mut self,
+        now: Instant,
+        ece: bool,
+        news: &AckEffects,
+        rtt: Option<Duration>,
+        prior: &PriorState,
+    ) {
+        let rate = self.rate.sample(self.rtt.min_nanos());
+        self.cc.on_ack(&AckEvent {
+            now,
+            acked: news.advanced,
+            delivered: news.delivered,
+            total_delivered: self.rate.delivered(),
+            // RFC 3168 §6.1.2: no growth on an echoed mark.
+            credit: if ece { Credit::default() } else { self.credit(news.advanced) },
+            rtt,
+            smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
+            min_rtt: self.rtt.min().unwrap_or_default(),
+            rate,
+            prior_in_flight: prior.in_flight,
+            in_flight: self.flight.in_flight(),
+            is_cwnd_limited: prior.is_cwnd_limited,
+            // The acknowledgement that ends a recovery still belongs to it: it must not grow the
+            // window.
+            phase: if prior.phase == RepairPhase::Recovery {
+                prior.phase
+            } else {
+                self.repair.phase
+            },
+            una: self.una,
+            nxt: self.nxt,
+        });
     }
 
     /// Returns true if nothing is outstanding or being repaired. An acknowledgement of `position`
@@ -165,7 +190,8 @@ impl<P: SegmentPayload> StreamSender<P> {
         let mut news = AckEffects { advanced: ack.position - self.una, ..AckEffects::default() };
         let recover = self.repair.recover;
         let min_rtt = self.rtt.min_nanos();
-        let (rate, rack) = (&mut self.rate, &mut self.rack);
+        let rate = &mut self.rate;
+        let rack = &mut self.rack;
         self.flight.acknowledge(ack.position, |sent| {
             news.ambiguous |= sent.was_retransmitted();
             if sent.state != crate::flight::SegmentState::Sacked {
@@ -241,6 +267,7 @@ impl<P: SegmentPayload> StreamSender<P> {
         {
             return;
         }
+        // Marks of data sent until now are of the same congestion.
         self.cwr_until = self.nxt;
         self.owes_cwr = true;
         self.stats.ecn_reductions += 1;

@@ -34,6 +34,7 @@ impl ThresholdEstimate {
         if self.is_done {
             return None;
         }
+        // Only acknowledgements of one flight show the rate; a gap begins another flight.
         let together = now.saturating_since(self.last) < rtt / 2;
         self.last = now;
         let Some(first) = self.first.filter(|_| together) else {

@@ -179,7 +179,8 @@ impl<P: SegmentPayload> StreamSender<P> {
     }
 
     pub(super) fn detect_by_time(&mut self, now: Instant) -> bool {
-        let (min, smoothed) = (self.rtt.min_nanos(), self.rtt.smoothed_nanos());
+        let min = self.rtt.min_nanos();
+        let smoothed = self.rtt.smoothed_nanos();
         let recovering = self.repair.phase != RepairPhase::Open;
         let (lost, next) = self.rack.detect(now, &mut self.flight, recovering, min, smoothed);
         self.timers.reorder = next;
@@ -237,7 +238,8 @@ impl<P: SegmentPayload> StreamSender<P> {
     }
 
     fn update_prr(&mut self, delivered: u64, was_recovering: bool) {
-        let (pipe, ssthresh) = (self.pipe(), self.cc.ssthresh().get());
+        let pipe = self.pipe();
+        let ssthresh = self.cc.ssthresh().get();
         if let Some(prr) = &mut self.repair.prr {
             // The retransmission that is forced at the start counts as in the pipe, before it is
             // sent.
@@ -261,6 +263,7 @@ impl<P: SegmentPayload> StreamSender<P> {
     }
 
     pub(super) fn remember_for_undo(&mut self) {
+        // The echo of a later retransmission would not tell the original from the first one.
         let fresh = self.flight.front().is_some_and(|front| !front.was_retransmitted());
         self.repair.undo = Some(Undo {
             controller: self.cc.clone(),
@@ -279,6 +282,7 @@ impl<P: SegmentPayload> StreamSender<P> {
         self.cc.on_undo(now);
         self.stats.undone += 1;
         self.flight.unmark_lost();
+        // A retransmission that was chosen is not needed any more.
         self.forced = None;
         self.rtt.forget_backoff();
         self.repair.timeouts = 0;
@@ -293,7 +297,8 @@ impl<P: SegmentPayload> StreamSender<P> {
         }
         let Some(undo) = &self.repair.undo else { return };
         let is_first = self.una - news.advanced == undo.una;
-        let (Some((_, echo)), FirstValue::Is(first)) = (ack.echo, undo.first_value) else { return };
+        let Some((_, echo)) = ack.echo else { return };
+        let FirstValue::Is(first) = undo.first_value else { return };
         if is_first && (echo.wrapping_sub(first) as i32) < 0 {
             self.undo(now);
         }

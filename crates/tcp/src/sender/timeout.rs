@@ -20,6 +20,7 @@ pub(crate) struct UserTimeoutExpired;
 impl<P: SegmentPayload> StreamSender<P> {
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         let timers = &self.timers;
+        // The pacer's time only matters while a segment waits for it.
         let pacing = timers.waits_for_pacer.then(|| self.pacer.ready_at());
         earliest_timer([
             (timers.rto, TimerKind::Retransmission),

@@ -69,6 +69,7 @@ impl<P: SegmentPayload> StreamSender<P> {
             return None;
         }
         if self.has_nothing_to_send() {
+            // F-RTO holds back, not the application.
             if self.repair.frto.is_none() {
                 self.rate.app_limited(0);
             }
@@ -109,6 +110,7 @@ impl<P: SegmentPayload> StreamSender<P> {
     fn choose_forced(&self, forced: &ForcedSegment) -> Option<NextSegment> {
         match *forced {
             ForcedSegment::Retransmit(id) => {
+                // It may have been acknowledged in the meantime.
                 let sent = self.flight.get(id)?;
                 (sent.state != SegmentState::Sacked).then_some(NextSegment::Retransmit(id))
             }
@@ -150,7 +152,8 @@ impl<P: SegmentPayload> StreamSender<P> {
     /// time-out.
     fn choose_repair(&mut self, id: SegmentId) -> Option<NextSegment> {
         let sent = self.flight.get(id)?;
-        let (len, end) = (sent.len(), sent.end);
+        let len = sent.len();
+        let end = sent.end;
         if self.allows(len) {
             return Some(NextSegment::Retransmit(id));
         }
@@ -181,6 +184,7 @@ impl<P: SegmentPayload> StreamSender<P> {
         let usable = self.edge.saturating_sub(self.nxt);
         let len = available.min(usable).min(self.mss);
         let is_last = len == available;
+        // Minshall's variant of Nagle's algorithm waits for small segments only.
         let outstanding = if self.config.minshall { self.small_end } else { self.nxt };
         let may_be_small = !self.config.nagle || outstanding <= self.una || self.fin.is_some();
         let fits =
@@ -291,7 +295,8 @@ impl<P: SegmentPayload> StreamSender<P> {
     /// Returns two windows per RTT in slow start, 1.2 afterwards.
     fn window_rate(&self) -> Option<BitRate> {
         let rtt = self.rtt.smoothed()?;
-        let (cwnd, ssthresh) = (self.cc.cwnd().get(), self.cc.ssthresh().get());
+        let cwnd = self.cc.cwnd().get();
+        let ssthresh = self.cc.ssthresh().get();
         let tenths = if cwnd < ssthresh { 20 } else { 12 };
         BitRate::average(ByteCount::new(cwnd * tenths / 10), rtt)
     }

@@ -227,6 +227,7 @@ impl<P: SegmentPayload> FlowEntry<P> {
     pub(super) fn is_over(&self) -> bool {
         match &self.phase {
             FlowPhase::Open(tcp) => {
+                // A reset that is still to be repeated keeps the flow.
                 self.repeats.is_none() && matches!(tcp.state(), TcpState::Closed | TcpState::Listen)
             }
             FlowPhase::Incoming(_) => false,
@@ -268,6 +269,7 @@ impl<P: SegmentPayload> FlowEntry<P> {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         let FlowPhase::Open(tcp) = &mut self.phase else { return };
         tcp.handle_timeout(now);
+        // Nobody acknowledges a reset, so a lost one would leave the peer waiting.
         if let Some(repeats) = self.repeats.filter(|repeats| repeats.at() <= now) {
             tcp.reset(now);
             self.repeats = repeats.next(now);

@@ -228,7 +228,8 @@ fn a_reset_is_not_sent_for_ever_and_never_after_a_long_pause() {
     let mut net = Net::new(LIMITS);
     let [here, _] = net.open(1000);
     net.hosts[0].abort(net.now, here);
-    let (mut sent, mut last) = (net.sent(0).len(), net.now);
+    let mut sent = net.sent(0).len();
+    let mut last = net.now;
     while !net.hosts[0].flows.is_empty() {
         net.wake();
         assert!(net.now.saturating_since(last) < Duration::from_secs(10), "firewalls forget it");
@@ -384,7 +385,8 @@ fn a_writer_hears_of_room_once_there_is_more_than_a_little() {
     assert!(ours.contains(&StackEvent::Changed(here)));
     assert_eq!(net.hosts[0].has_room(here), Ok(true));
     // What the reader has not taken is held, and its reading opens the window again.
-    let (mut read, window) = (0, net.hosts[1].held());
+    let mut read = 0;
+    let window = net.hosts[1].held();
     assert!(window > 0 && ByteCount::new(window) <= config().receive_buffer);
     while read < data.len() {
         match net.hosts[1].read(there, 1 << 20) {

@@ -53,8 +53,8 @@ fn read_one(kind: u8, body: &[u8], options: &mut HeaderOptions) {
             options.sack.extend(blocks.chunks_exact(8).map(block));
         }
         (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
-            let (value, echo) =
-                (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+            let value = u32::from_be_bytes([a, b, c, d]);
+            let echo = u32::from_be_bytes([e, f, g, h]);
             options.timestamps.get_or_insert(Timestamps { value, echo });
         }
         (CC, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.cc, bytes),
@@ -66,7 +66,8 @@ fn read_one(kind: u8, body: &[u8], options: &mut HeaderOptions) {
         }
         // The long form continues with a bit vector.
         (SNACK, &[a, b, c, d, ..]) => {
-            let (offset, size) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            let offset = u16::from_be_bytes([a, b]);
+            let size = u16::from_be_bytes([c, d]);
             options.snack.get_or_insert(Snack { offset, size });
         }
         // RFC 7413 §4.1.1: a cookie has 4 to 16 bytes, and an even number.
@@ -101,21 +102,7 @@ pub(super) fn write(options: &HeaderOptions, out: &mut Vec<u8>) {
         out.extend_from_slice(&[MSS, 4]);
         out.extend_from_slice(&mss.to_be_bytes());
     }
-    match (options.sack_permitted, options.timestamps.is_some()) {
-        // SACK-permitted or two NOPs align the timestamps to four bytes.
-        (true, _) => out.extend_from_slice(&[SACK_PERMITTED, 2]),
-        (false, true) => out.extend_from_slice(&[NOP, NOP]),
-        (false, false) => {}
-    }
-    match options.timestamps {
-        Some(Timestamps { value, echo }) => {
-            out.extend_from_slice(&[TIMESTAMPS, 10]);
-            out.extend_from_slice(&value.to_be_bytes());
-            out.extend_from_slice(&echo.to_be_bytes());
-        }
-        None if options.sack_permitted => out.extend_from_slice(&[NOP, NOP]),
-        None => {}
-    }
+    write_sack_permitted_and_timestamps(options, out);
     if let Some(shift) = options.window_scale {
         out.extend_from_slice(&[NOP, WINDOW_SCALE, 3, shift]);
     }
@@ -142,6 +129,29 @@ pub(super) fn write(options: &HeaderOptions, out: &mut Vec<u8>) {
         let padding = (2 + cookie.len()).next_multiple_of(4) - 2 - cookie.len();
         out.extend_from_slice(&[NOP; 3][..padding]);
     }
+    write_sack_blocks(options, out);
+}
+
+fn write_sack_permitted_and_timestamps(options: &HeaderOptions, out: &mut Vec<u8>) {
+    match (options.sack_permitted, options.timestamps.is_some()) {
+        // SACK-permitted or two NOPs align the timestamps to four bytes.
+        (true, _) => out.extend_from_slice(&[SACK_PERMITTED, 2]),
+        (false, true) => out.extend_from_slice(&[NOP, NOP]),
+        (false, false) => {}
+    }
+    match options.timestamps {
+        Some(Timestamps { value, echo }) => {
+            out.extend_from_slice(&[TIMESTAMPS, 10]);
+            out.extend_from_slice(&value.to_be_bytes());
+            out.extend_from_slice(&echo.to_be_bytes());
+        }
+        None if options.sack_permitted => out.extend_from_slice(&[NOP, NOP]),
+        None => {}
+    }
+}
+
+/// Writes as many SACK blocks as there is room for behind all other options.
+fn write_sack_blocks(options: &HeaderOptions, out: &mut Vec<u8>) {
     let blocks = options.sack_room(options.len_without_sack());
     if blocks > 0 {
         out.extend_from_slice(&[NOP, NOP, SACK, 2 + 8 * blocks as u8]);

@@ -21,6 +21,7 @@ impl<'a> SegmentView<'a> {
         let fixed = bytes.first_chunk().ok_or(WireError::Short { len })?;
         let view = Self { fixed, bytes };
         let offset = view.header_len();
+        // The data offset is the peer's word.
         if offset < HEADER_LEN || offset > len {
             return Err(WireError::Offset { offset, len });
         }

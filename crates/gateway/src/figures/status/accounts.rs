@@ -33,9 +33,8 @@ pub fn accounts_text(accounts: &[AccountStatus]) -> String {
 }
 
 fn quota(account: &AccountStatus) -> String {
-    let (Some(volume), Some(period)) = (account.quota_bytes, &account.quota_period) else {
-        return String::new();
-    };
+    let Some(volume) = account.quota_bytes else { return String::new() };
+    let Some(period) = &account.quota_period else { return String::new() };
     let used = ByteCount::new(account.quota_used_bytes.unwrap_or_default());
     let name = called(account);
     let mut text = format!("{name}: {used} of {} per {period}", ByteCount::new(volume));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A live connection.
+/// A live connection, and what holds it up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConnectionStatus {
@@ -10,7 +10,7 @@ pub struct ConnectionStatus {
     pub id: u64,
     /// Peer of the session; empty for a direct connection.
     pub peer: String,
-    /// Address of the client.
+    /// Address and port of the client.
     pub client: String,
     /// The client's address is claimed by the peer and not in its `networks`.
     #[serde(default)]

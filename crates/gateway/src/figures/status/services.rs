@@ -42,11 +42,11 @@ table_of_figures! {
 pub struct StackStatus {
     /// Congestion controller of new connections, with its options.
     pub controller: String,
-    /// Number of live connections.
+    /// Number of live connections, opened by either side.
     pub connections: usize,
     /// Bytes held by live connections.
     pub held_bytes: u64,
-    /// Connections established towards servers.
+    /// Connections established from here towards servers.
     pub opened: u64,
     /// Connections established from the WAN side.
     pub accepted: u64,
@@ -81,7 +81,7 @@ table_of_figures! {
         prefetched: u64 = stats.prefetched => NAMES.row("prefetched");
         /// Queries that were resolved without the hop.
         straight: u64 = stats.straight => NAMES.row("straight");
-        /// Queries without an answer.
+        /// Queries for which no answer came.
         failed: u64 = stats.failed => NAMES.row("failed");
         /// Queries refused because too many were waiting.
         refused: u64 = stats.refused => NAMES.row("refused");
@@ -89,7 +89,7 @@ table_of_figures! {
         saved_round_trips: u64 = stats.saved_round_trips() => counter("skyhop_names_saved_round_trips", "Round trips saved for clients");
         /// Number of answers in the cache.
         entries: u64 = stats.entries => gauge("skyhop_names_entries", "Answers in the cache");
-        /// Memory of the cache.
+        /// Bytes of memory that the cache uses.
         cache_bytes: u64 = stats.bytes.get() => gauge("skyhop_names_cache_bytes", "Memory of the cache");
         /// Names that have an address of the pool.
         names: u64 = stats.names => gauge("skyhop_names_pool", "Names with addresses of the pool");
@@ -131,7 +131,7 @@ table_of_figures! {
         stored: u64 = stats.stored => HTTP.row("stored");
         /// Number of responses in the cache.
         entries: u64 = stats.entries => gauge("skyhop_http_entries", "Responses in the cache");
-        /// Memory of the cache.
+        /// Bytes of memory that the cache uses.
         memory_bytes: u64 = stats.memory.get() => gauge("skyhop_http_memory_bytes", "Memory of the cache");
         /// Bytes of the cache's files.
         disk_bytes: u64 = stats.disk.get() => gauge("skyhop_http_disk_bytes", "Files of the cache");
@@ -145,10 +145,12 @@ table_of_figures! {
 impl HttpStatus {
     /// The status of a hub, which saves its terminals bytes, but no round trips.
     pub(crate) fn of_hub(
-        (requests, reused): (u64, u64),
-        (stats, disk_errors): (http_cache::CacheStats, u64),
+        requests: u64,
+        reused: u64,
+        stats: &http_cache::CacheStats,
+        disk_errors: u64,
     ) -> Self {
-        let cache = Self::new(&stats, 0, disk_errors);
+        let cache = Self::new(stats, 0, disk_errors);
         Self { requests, reused, saved_round_trips: 0, ..cache }
     }
 }
@@ -172,14 +174,14 @@ table_of_figures! {
         expired: u64 = stats.expired => BUNDLES.row("expired");
         /// Bundles dropped because they had been received before.
         duplicates: u64 = stats.duplicates => BUNDLES.row("duplicate");
-        /// Bundles not accepted.
+        /// Bundles not accepted into the store.
         refused: u64 = stats.refused => BUNDLES.row("refused");
         /// Identities remembered to recognise duplicates.
         remembered: u64 = stats.remembered as u64 => gauge("skyhop_bundles_remembered", "Bundles remembered to tell duplicates");
         /// Status reports sent by this node.
         #[serde(default)]
         reports: u64 = stats.reports => counter("skyhop_bundle_reports", "Status reports sent");
-        /// Bundles reassembled from fragments.
+        /// Bundles reassembled here from their fragments.
         #[serde(default)]
         joined: u64 = stats.joined => BUNDLES.row("joined");
     }
@@ -204,7 +206,7 @@ pub struct BundleStatus {
     pub bytes: u64,
     /// Time since it was stored.
     pub age_s: f64,
-    /// Time until it expires.
+    /// Time until its lifetime ends.
     pub expires_s: f64,
     /// `waiting` for the next node, or `arrived`.
     pub state: String,
@@ -236,7 +238,7 @@ pub struct DlepStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DlepDestination {
-    /// Link-layer (MAC) address.
+    /// Link-layer (MAC) address, by which the modem identifies it.
     pub mac: String,
     /// True while it is reachable.
     pub up: bool,

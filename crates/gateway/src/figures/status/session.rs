@@ -96,7 +96,7 @@ pub struct SessionStatus {
     pub probes: u64,
     /// Packets lost on the way here and restored by FEC.
     pub recovered: u64,
-    /// FEC repair packets sent.
+    /// FEC repair packets sent to the peer.
     pub repairs_sent: u64,
     /// Bytes of the FEC repair packets sent, as IP packets.
     pub repair_bytes: u64,
@@ -109,31 +109,31 @@ pub struct SessionStatus {
     /// State of ECN on this side's path: `testing`, `capable`, `failed`; absent if it is not used.
     #[serde(default)]
     pub ecn: Option<String>,
-    /// Packets sent with ECT(0).
+    /// Packets sent as ECN-capable, with ECT(0).
     #[serde(default)]
     pub ect_sent: u64,
     /// Packets sent that the path marked with CE, as reported by the peer.
     #[serde(default)]
     pub ce_reported: u64,
-    /// Packets received with ECT(0).
+    /// Packets received as ECN-capable, with ECT(0).
     #[serde(default)]
     pub ect_received: u64,
     /// Packets received that the path marked with CE.
     #[serde(default)]
     pub ce_received: u64,
-    /// FEC repair packets received.
+    /// FEC repair packets received from the peer.
     pub repairs_received: u64,
     /// Acknowledgements sent by this side.
     pub acknowledgements: u64,
     /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that failed authentication.
+    /// Packets received that failed authentication.
     pub forged: u64,
     /// Current path MTU: largest IP packet sent.
     pub packet_bytes: u64,
-    /// Number of key renewals.
+    /// Number of key renewals since the session came up.
     pub key_changes: u64,
-    /// Number of live streams.
+    /// Number of live streams, opened by either side.
     pub streams: u64,
     /// Stream data held until the peer has acknowledged it.
     pub held_to_send_bytes: u64,
@@ -242,11 +242,11 @@ pub struct ChannelStatus {
     pub dropped_aqm: u64,
     /// Packets dropped because they waited too long.
     pub expired: u64,
-    /// Bytes queued for sending.
+    /// Bytes of packets queued for sending.
     pub waiting_bytes: u64,
     /// Queueing delay of the last packet sent.
     pub queue_ms: f64,
-    /// Packets received and delivered.
+    /// Packets received and delivered on this side.
     pub packets_received: u64,
     /// Bytes of the packets delivered.
     pub received_bytes: u64,

@@ -30,7 +30,7 @@ pub struct StrangerStatus {
     pub address: String,
     /// Its public key (base64), which is not permitted; `None` if it asks for a hub with another key.
     pub key: Option<String>,
-    /// Number of messages.
+    /// Number of its messages within the last hour.
     pub attempts: u64,
     /// Time since its first message.
     pub since_s: f64,

@@ -19,60 +19,15 @@ impl GatewayStatus {
     /// Formats the status in lines. With an earlier status, it includes the rates of the traffic since then.
     pub fn text(&self, before: Option<&Self>) -> String {
         let mut text = self.title();
-        if let Some(interception) = &self.interception {
-            row(&mut text, "new", &interception_row(interception));
-            if let Some(UnansweredStatus { clients, suspects }) = &interception.unanswered {
-                let told = format!("{clients} clients pass unaccelerated: {suspects}");
-                row(&mut text, "unanswered", &told);
-            }
-        }
-        self.policies.iter().for_each(|each| row(&mut text, "policy", &policy(each)));
-        row(&mut text, "carried", &carried(&self.traffic, self.memory.connections));
-        row(&mut text, "moved", &moved(self, before));
-        if self.traffic.compression.streams > 0 {
-            row(&mut text, "compressed", &compressed(&self.traffic.compression));
-        }
-        if let Some(tunnel) = &self.tunnel {
-            row(&mut text, "tunnel", &services::packets(tunnel));
-        }
-        if let Some(stack) = &self.stack {
-            row(&mut text, "stack", &services::stack(stack));
-        }
-        if let Some(dns) = &self.dns {
-            row(&mut text, "names", &services::names(dns, self.role));
-        }
-        if let Some(http) = &self.http {
-            row(&mut text, "http", &services::http(http, self.role));
-        }
-        if let Some(bundles) = &self.bundles {
-            row(&mut text, "bundles", &services::bundles(bundles));
-        }
+        self.interception_rows(&mut text);
+        self.traffic_rows(&mut text, before);
+        self.service_rows(&mut text);
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(loss) = &self.log_loss {
             row(&mut text, "log", &format!("{} lines lost: {}", loss.lines, loss.cause));
         }
-        if let Some(dlep) = &self.dlep {
-            row(&mut text, "modem", &services::modem(dlep));
-        }
-        if let Some(demand) = self.demand.filter(is_on_demand) {
-            row(&mut text, "demand", &demand_row(&demand));
-        }
-        for hub in &self.hubs {
-            row(&mut text, "hub", &format!("{} at {}: {}", hub.name, hub.address, hub.state));
-            if let (Some(silent), Some(why)) = (hub.silent_s, &hub.why) {
-                row(&mut text, "", &format!("no answer for {}: {why}", seconds(silent)));
-            }
-        }
-        if let Some(next) = &self.next_key {
-            row(&mut text, "next key", &services::next_key(next));
-        }
-        if let Some(pid) = self.predecessor {
-            row(&mut text, "upgrade", &format!("pid {pid} still carries connections of before"));
-        }
-        for (number, worker) in (1..).zip(&self.workers) {
-            let (sessions, held) = (worker.sessions, bytes(worker.held_bytes));
-            row(&mut text, "worker", &format!("{number}: {sessions} sessions, {held} held"));
-        }
+        self.hop_rows(&mut text);
+        self.process_rows(&mut text);
         if self.sessions.is_empty() && self.role != Role::Solo {
             row(&mut text, "session", "none");
         }
@@ -82,6 +37,77 @@ impl GatewayStatus {
             text += &connection_table(connections, self.role);
         }
         text
+    }
+
+    /// Adds the rows for new connections and the policies that decide on them.
+    fn interception_rows(&self, text: &mut String) {
+        if let Some(interception) = &self.interception {
+            row(text, "new", &interception_row(interception));
+            if let Some(UnansweredStatus { clients, suspects }) = &interception.unanswered {
+                let passing = format!("{clients} clients pass unaccelerated: {suspects}");
+                row(text, "unanswered", &passing);
+            }
+        }
+        self.policies.iter().for_each(|each| row(text, "policy", &policy(each)));
+    }
+
+    /// Adds the rows for the totals of connections.
+    fn traffic_rows(&self, text: &mut String, before: Option<&Self>) {
+        row(text, "carried", &carried(&self.traffic, self.memory.connections));
+        row(text, "moved", &moved(self, before));
+        if self.traffic.compression.streams > 0 {
+            row(text, "compressed", &compressed(&self.traffic.compression));
+        }
+    }
+
+    /// Adds the rows for the services that this gateway has.
+    fn service_rows(&self, text: &mut String) {
+        if let Some(tunnel) = &self.tunnel {
+            row(text, "tunnel", &services::packets(tunnel));
+        }
+        if let Some(stack) = &self.stack {
+            row(text, "stack", &services::stack(stack));
+        }
+        if let Some(dns) = &self.dns {
+            row(text, "names", &services::names(dns, self.role));
+        }
+        if let Some(http) = &self.http {
+            row(text, "http", &services::http(http, self.role));
+        }
+        if let Some(bundles) = &self.bundles {
+            row(text, "bundles", &services::bundles(bundles));
+        }
+    }
+
+    /// Adds the rows for the modem, the demand and a terminal's hubs.
+    fn hop_rows(&self, text: &mut String) {
+        if let Some(dlep) = &self.dlep {
+            row(text, "modem", &services::modem(dlep));
+        }
+        if let Some(demand) = self.demand.filter(is_on_demand) {
+            row(text, "demand", &demand_row(&demand));
+        }
+        for hub in &self.hubs {
+            row(text, "hub", &format!("{} at {}: {}", hub.name, hub.address, hub.state));
+            if let (Some(silent), Some(why)) = (hub.silent_s, &hub.why) {
+                row(text, "", &format!("no answer for {}: {why}", seconds(silent)));
+            }
+        }
+    }
+
+    /// Adds the rows for the hub's next key, its predecessor and its threads.
+    fn process_rows(&self, text: &mut String) {
+        if let Some(next) = &self.next_key {
+            row(text, "next key", &services::next_key(next));
+        }
+        if let Some(pid) = self.predecessor {
+            row(text, "upgrade", &format!("pid {pid} still carries connections of before"));
+        }
+        for (number, worker) in (1..).zip(&self.workers) {
+            let sessions = worker.sessions;
+            let held = bytes(worker.held_bytes);
+            row(text, "worker", &format!("{number}: {sessions} sessions, {held} held"));
+        }
     }
 
     fn title(&self) -> String {
@@ -111,8 +137,7 @@ fn interception_row(interception: &InterceptionStatus) -> String {
 }
 
 fn policy(policy: &PolicyStatus) -> String {
-    let (name, action) = (&policy.name, &policy.action);
-    let (connections, packets) = (policy.connections, policy.packets);
+    let PolicyStatus { name, action, connections, packets } = policy;
     format!("{name} ({action}): {connections} SYNs, {packets} other packets")
 }
 
@@ -144,21 +169,22 @@ fn moved(now: &GatewayStatus, before: Option<&GatewayStatus>) -> String {
         let pace = since.zip(time).map(|(since, time)| since as f64 * 8.0 / time);
         (bytes(total), pace.map(|bits| BitRate::from_bits_per_second(round(bits))))
     };
-    let pace = |pace: (Option<BitRate>, Option<BitRate>)| match pace {
+    let pace = |one: Option<BitRate>, other: Option<BitRate>| match (one, other) {
         (Some(one), Some(other)) => format!(" (now {one} and {other})"),
         _ => String::new(),
     };
     let mut parts = Vec::new();
     if now.role != Role::Solo {
-        let (onto, from) =
-            (of(|traffic| traffic.to_hop_bytes), of(|traffic| traffic.from_hop_bytes));
-        let paces = pace((onto.1, from.1));
-        parts.push(format!("{} onto the hop, {} from it{paces}", onto.0, from.0));
+        let (onto, onto_pace) = of(|traffic| traffic.to_hop_bytes);
+        let (from, from_pace) = of(|traffic| traffic.from_hop_bytes);
+        let paces = pace(onto_pace, from_pace);
+        parts.push(format!("{onto} onto the hop, {from} from it{paces}"));
     }
     if now.role == Role::Solo || now.traffic.straight > 0 {
-        let (up, down) = (of(|traffic| traffic.up_bytes), of(|traffic| traffic.down_bytes));
-        let paces = pace((up.1, down.1));
-        parts.push(format!("{} straight up, {} down{paces}", up.0, down.0));
+        let (up, up_pace) = of(|traffic| traffic.up_bytes);
+        let (down, down_pace) = of(|traffic| traffic.down_bytes);
+        let paces = pace(up_pace, down_pace);
+        parts.push(format!("{up} straight up, {down} down{paces}"));
     }
     parts.join("; ")
 }
@@ -212,23 +238,23 @@ fn columns(role: Role) -> Vec<(&'static str, CellFormat)> {
         if alone { ("up limited by", "down by") } else { ("to hop limited by", "from by") };
     let mut columns: Vec<(&str, CellFormat)> = vec![
         ("client", client),
-        ("destination", |it| it.destination.clone()),
-        ("age", |it| seconds(it.age_s)),
-        (up, |it| bytes(it.to_hop_bytes)),
-        (down, |it| bytes(it.from_hop_bytes)),
-        (onto, |it| it.to_hop_limit.as_str().to_owned()),
-        (off, |it| it.from_hop_limit.as_str().to_owned()),
-        ("LAN ms", |it| rtt(it.lan_rtt_ms)),
+        ("destination", |connection| connection.destination.clone()),
+        ("age", |connection| seconds(connection.age_s)),
+        (up, |connection| bytes(connection.to_hop_bytes)),
+        (down, |connection| bytes(connection.from_hop_bytes)),
+        (onto, |connection| connection.to_hop_limit.as_str().to_owned()),
+        (off, |connection| connection.from_hop_limit.as_str().to_owned()),
+        ("LAN ms", |connection| rtt(connection.lan_rtt_ms)),
     ];
     if alone {
-        columns.push(("WAN ms", |it| rtt(it.wan_rtt_ms)));
+        columns.push(("WAN ms", |connection| rtt(connection.wan_rtt_ms)));
         return columns;
     }
-    columns.insert(0, ("peer", |it| it.peer.clone()));
+    columns.insert(0, ("peer", |connection| connection.peer.clone()));
     columns.extend([
-        ("hop ms", (|it| format!("{:.0}", it.hop_rtt_ms)) as CellFormat),
-        ("resent", |it| bytes(it.resent_bytes)),
-        ("restored", |it| bytes(it.recovered_bytes)),
+        ("hop ms", (|connection| format!("{:.0}", connection.hop_rtt_ms)) as CellFormat),
+        ("resent", |connection| bytes(connection.resent_bytes)),
+        ("restored", |connection| bytes(connection.recovered_bytes)),
     ]);
     columns
 }

@@ -33,7 +33,7 @@ pub struct OverloadStatus {
     pub carries_bit_s: u64,
     /// Share of the bytes that are lost, 0 to 1.
     pub loss: f64,
-    /// Current round-trip time.
+    /// Current round-trip time, with the queue.
     pub rtt_ms: f64,
     /// Shortest round-trip time so far.
     pub base_rtt_ms: f64,
@@ -136,23 +136,26 @@ mod tests {
             rtt_ms: 1201.0,
             base_rtt_ms: 600.0,
         };
-        let (health, verdict) = judged(|it| (it.overload, it.loss) = (Some(overload), 0.58));
+        let (health, verdict) =
+            judged(|session| (session.overload, session.loss) = (Some(overload), 0.58));
         assert_eq!(health, Health::Bad);
         assert_eq!(
             verdict,
             "loss 58 %, RTT 1201 instead of 600 ms: the configured rate of 50 Mbit/s exceeds the \
              link, which carries about 20 Mbit/s"
         );
-        let reported = judged(|it| (it.overload, it.told_bit_s) = (Some(overload), Some(1))).1;
+        let reported =
+            judged(|session| (session.overload, session.told_bit_s) = (Some(overload), Some(1))).1;
         assert!(reported.contains("the reported rate of"), "{reported}");
-        let (health, verdict) = judged(|it| (it.loss, it.over_tcp) = (0.2, true));
+        let (health, verdict) = judged(|session| (session.loss, session.over_tcp) = (0.2, true));
         assert_eq!(
             (health, &verdict[..]),
             (Health::Warn, "loses 20 % of the packets, which are repaired")
         );
-        let (health, verdict) = judged(|it| (it.reachable, it.overload) = (false, Some(overload)));
+        let (health, verdict) =
+            judged(|session| (session.reachable, session.overload) = (false, Some(overload)));
         assert!(health == Health::Bad && verdict.starts_with("does not answer"), "{verdict}");
-        let tripped = judged(|it| it.rate_state = Some("tripped".to_owned()));
+        let tripped = judged(|session| session.rate_state = Some("tripped".to_owned()));
         assert!(tripped.0 == Health::Bad && tripped.1.contains("check `rate`"), "{tripped:?}");
     }
 }

@@ -30,7 +30,9 @@ impl Hop {
 
     /// Returns the numbers of forecasts that came true and that failed; `None` without forecasts.
     pub(crate) fn forecasts(&self) -> Option<ForecastCounts> {
-        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(MessageForecast::counts));
+        let forecast =
+            |state: MutexGuard<'_, PartState>| state.forecast.as_ref().map(MessageForecast::counts);
+        let counts = self.each().filter_map(forecast);
         counts.reduce(ForecastCounts::plus)
     }
 
@@ -72,7 +74,7 @@ impl Hop {
     pub(crate) fn contacts(&self) -> Vec<TerminalContact> {
         let mut contacts: Vec<TerminalContact> =
             self.each().flat_map(|state| state.endpoint.contacts()).collect();
-        contacts.retain(|contact| !self.links().carries((0, contact.address), None));
+        contacts.retain(|contact| !self.links().carries(0, contact.address, None));
         contacts
     }
 
@@ -115,7 +117,8 @@ impl Hop {
     /// Returns the traffic on a session's packet channels: those of our classes, and others that were
     /// used.
     pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
-        let (state, classes) = (self.lock(session), self.0.classes.read());
+        let state = self.lock(session);
+        let classes = self.0.classes.read();
         let row = |channel: ChannelId| {
             let stats = state.endpoint.channel_stats(session, channel)?;
             let class = classes.on_channel(channel).map(str::to_owned);
@@ -134,7 +137,7 @@ impl Hop {
     pub(crate) fn link_status(&self, session: SessionId, names: &[String]) -> Vec<LinkStatus> {
         let links = self.lock(session).endpoint.link_stats(session).unwrap_or_default();
         let row = |link: LinkStats| {
-            let over_tcp = self.links().carries((link.link, link.address), Some(session));
+            let over_tcp = self.links().carries(link.link, link.address, Some(session));
             Some(LinkStatus::new(names.get(usize::from(link.link))?, &link, over_tcp))
         };
         links.into_iter().filter_map(row).collect()

@@ -20,7 +20,8 @@ impl Hop {
     pub(super) fn next_opened(&self, state: &mut PartState) -> Option<HopEvent> {
         let PartState { opened, work, .. } = state;
         let (session, waiting) = opened.iter_mut().find(|(session, _)| work.permits(**session))?;
-        let (session, (stream, open)) = (*session, waiting.pop_front()?);
+        let session = *session;
+        let (stream, open) = waiting.pop_front()?;
         if waiting.is_empty() {
             opened.remove(&session);
         }
@@ -66,6 +67,7 @@ impl PartState {
 
     /// Charges a session for a call that has moved `bytes` of a stream.
     pub(in crate::hop) fn charge(&mut self, session: SessionId, bytes: usize) {
+        // Counted instead of timed, since deciding code reads no clock.
         self.work.charge(session, CALL + bytes as u64);
     }
 

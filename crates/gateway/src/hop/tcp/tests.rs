@@ -16,11 +16,11 @@ async fn full(session: SessionLink) -> (TcpLinks, Receiver<TcpEvent>, Connection
     let at = listener.local_addr().unwrap();
     let links = TcpLinks::new();
     let events = links.take_events().unwrap();
-    let id = links.connect(at, (&LocalEnd::default(), None), None).await.unwrap();
+    let id = links.connect(at, &LocalEnd::default(), None, None).await.unwrap();
     links.divert(0, &[HUB], Some(id));
     let (far, _) = listener.accept().await.unwrap();
     links.authenticate(id, session);
-    while links.send((0, HUB), None, &[7; 1400]) != SendOutcome::Full(session) {}
+    while links.send(0, HUB, None, &[7; 1400]) != SendOutcome::Full(session) {}
     (links, events, id, far)
 }
 
@@ -29,7 +29,7 @@ async fn a_session_goes_on_when_its_full_connection_is_closed() {
     let session = (Hops::new().sessions[0], 0);
     let (links, mut events, id, _far) = full(session).await;
     links.close(id);
-    assert!(!links.carries((0, HUB), None));
+    assert!(!links.carries(0, HUB, None));
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
 }
@@ -40,10 +40,10 @@ async fn a_newer_connection_of_a_session_replaces_a_full_one() {
     let (links, mut events, old, _far) = full(session).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let new = listener.local_addr().unwrap();
-    let new = links.connect(new, (&LocalEnd::default(), None), None).await.unwrap();
+    let new = links.connect(new, &LocalEnd::default(), None, None).await.unwrap();
     links.divert(0, &[HUB], Some(new));
     links.authenticate(new, session);
-    assert!(links.carries((0, HUB), None) && links.source(old).is_none());
+    assert!(links.carries(0, HUB, None) && links.source(old).is_none());
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
 }
@@ -53,7 +53,7 @@ async fn a_session_that_no_longer_uses_its_full_connection_goes_on() {
     let session = (Hops::new().sessions[0], 0);
     let (links, mut events, _id, _far) = full(session).await;
     links.divert(0, &[HUB], None);
-    assert!(!links.carries((0, HUB), Some(session.0)));
+    assert!(!links.carries(0, HUB, Some(session.0)));
     links.release(session);
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
@@ -136,7 +136,7 @@ async fn each_link_has_its_own_connection_to_the_same_address() {
     let (links, session) = (TcpLinks::new(), Hops::new().sessions[0]);
     let mut fars = Vec::new();
     for end in &ends {
-        let id = links.connect(at, (end, None), None).await.unwrap();
+        let id = links.connect(at, end, None, None).await.unwrap();
         let (far, from) = accept(&listener).await;
         assert_eq!(Some(from.ip()), end.source());
         links.authenticate(id, (session, end.link));
@@ -144,10 +144,10 @@ async fn each_link_has_its_own_connection_to_the_same_address() {
     }
     // What no connection carries is UDP's.
     links.divert(1, &[HUB], Some(fars[1].0));
-    assert_eq!(links.send((0, HUB), None, b"geo"), SendOutcome::NoConnection);
+    assert_eq!(links.send(0, HUB, None, b"geo"), SendOutcome::NoConnection);
     links.divert(0, &[HUB], Some(fars[0].0));
     for (number, said) in [(1, b"leo"), (0, b"geo")] {
-        assert_eq!(links.send((number, HUB), Some(session), said), SendOutcome::Queued);
+        assert_eq!(links.send(number, HUB, Some(session), said), SendOutcome::Queued);
         assert_eq!(next(&mut fars[usize::from(number)].1).await, said);
     }
 }
@@ -159,7 +159,7 @@ async fn a_session_keeps_its_connection_when_another_carries_the_rest() {
     let (links, former) = (TcpLinks::new(), Hops::new().sessions[0]);
     let mut fars = Vec::new();
     for _ in 0..2 {
-        let id = links.connect(at, (&LocalEnd::default(), None), None).await.unwrap();
+        let id = links.connect(at, &LocalEnd::default(), None, None).await.unwrap();
         links.divert(0, &[HUB], Some(id));
         fars.push((id, accept(&listener).await.0));
         if fars.len() == 1 {
@@ -169,12 +169,12 @@ async fn a_session_keeps_its_connection_when_another_carries_the_rest() {
     }
     links.close(fars[0].0);
     for (session, number) in [(Some(former), 0), (None, 1)] {
-        assert_eq!(links.send((0, HUB), session, &[7]), SendOutcome::Queued);
+        assert_eq!(links.send(0, HUB, session, &[7]), SendOutcome::Queued);
         assert_eq!(next(&mut fars[number].1).await, [7]);
     }
     // Also when nothing carries the rest.
     links.divert(0, &[HUB], None);
-    assert!(links.carries((0, HUB), Some(former)) && !links.carries((0, HUB), None));
+    assert!(links.carries(0, HUB, Some(former)) && !links.carries(0, HUB, None));
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_hub_answers_each_connection_whatever_the_link() {
         let Some(TcpEvent::Datagram(id, said)) = events.recv().await else { panic!("a datagram") };
         assert_eq!((links.source(id), said), (Some(from), vec![9]));
         links.authenticate(id, (session, link));
-        assert_eq!(links.send((link, from), Some(session), &[link]), SendOutcome::Queued);
+        assert_eq!(links.send(link, from, Some(session), &[link]), SendOutcome::Queued);
         assert_eq!(next(&mut terminal).await, [link]);
         terminals.push(terminal);
     }
@@ -205,9 +205,9 @@ async fn a_stranger_gets_no_sessions_datagrams_for_its_address() {
     let (links, ids, held) = with_strangers(&[Ipv4Addr::LOCALHOST]).await;
     links.lock().accepts = true;
     let (session, at) = (Hops::new().sessions[0], held[0].local_addr().unwrap());
-    assert_eq!(links.send((0, at), Some(session), b"sealed"), SendOutcome::NoConnection);
+    assert_eq!(links.send(0, at, Some(session), b"sealed"), SendOutcome::NoConnection);
     // An answer, before there is a session.
-    assert_eq!(links.send((0, at), None, b"answer"), SendOutcome::Queued);
+    assert_eq!(links.send(0, at, None, b"answer"), SendOutcome::Queued);
     links.authenticate(ids[0], (session, 0));
-    assert_eq!(links.send((0, at), Some(session), b"sealed"), SendOutcome::Queued);
+    assert_eq!(links.send(0, at, Some(session), b"sealed"), SendOutcome::Queued);
 }

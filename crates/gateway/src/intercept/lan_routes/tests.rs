@@ -41,7 +41,7 @@ fn prefix(text: &str) -> Prefix {
 
 fn add_route(kernel: &mut RouteSocket, to: &str, via: &str) {
     let to = prefix(to);
-    kernel.add_route((to.address(), to.length()), via.parse().unwrap()).unwrap();
+    kernel.add_route(to.address(), to.length(), via.parse().unwrap()).unwrap();
 }
 
 /// A route of [`TABLE`].

@@ -31,19 +31,19 @@ pub enum ControlError {
          names another, and a gateway of another user, such as root, needs that user"
     )]
     NoGateway {
-        /// The directories searched.
+        /// The directories searched, with commas between them.
         places: String,
     },
-    /// Several gateways are running.
+    /// Several gateways are running, and the request names none.
     #[error("several gateways run here: choose one with {}", choices(running))]
     SeveralGateways {
-        /// They.
+        /// The gateways to choose from.
         running: Vec<RunningGateway>,
     },
     /// No gateway of this role is running.
     #[error("no gateway of role {} runs here, but {}", role.as_str(), list(running))]
     NoGatewayOfRole {
-        /// The role.
+        /// The role that was asked for.
         role: Role,
         /// The gateways that do run.
         running: Vec<RunningGateway>,
@@ -51,17 +51,17 @@ pub enum ControlError {
     /// Nothing listens on this socket.
     #[error("no gateway answers at {}: {cause}", path.display())]
     Unreachable {
-        /// The socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// The system's error.
+        /// The system's error on connecting.
         cause: io::Error,
     },
-    /// The connection broke.
+    /// The connection broke, or the answer cannot be read.
     #[error("invalid answer from the gateway at {}: {problem}", path.display())]
     InvalidAnswer {
-        /// The socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// Description of the fault.
+        /// Description of the fault, for the user.
         problem: String,
     },
     /// The gateway refused the request.
@@ -69,12 +69,12 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// A running gateway.
+/// A running gateway, found by its control socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningGateway {
     /// Its role; `None` if it does not answer.
     pub role: Option<Role>,
-    /// Its control socket.
+    /// Path of its control socket.
     pub path: PathBuf,
 }
 
@@ -154,7 +154,8 @@ impl ControlClient {
 
     fn of_role(all: Vec<Self>, role: Option<Role>) -> Result<Vec<Self>, ControlError> {
         let Some(role) = role else { return Ok(all) };
-        let (mut found, mut others) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut others = Vec::new();
         for mut control in all {
             let running = control.running();
             match running.role == Some(role) {
@@ -181,7 +182,7 @@ impl ControlClient {
         RunningGateway { role, path: self.path.clone() }
     }
 
-    /// Path of the socket.
+    /// Path of the gateway's control socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -199,9 +200,10 @@ impl ControlClient {
     }
 
     fn exchange(&mut self, request: &ControlRequest) -> Result<ControlAnswer, String> {
-        let said = self.stream.get_mut().write_all(&write(request));
-        said.map_err(|error| error.to_string())?;
+        let sent = self.stream.get_mut().write_all(&write(request));
+        sent.map_err(|error| error.to_string())?;
         let mut line = Vec::new();
+        // What listens at a path that the user names need not be a gateway: its answer is bounded.
         let mut stream = (&mut self.stream).take(MAX_ANSWER);
         stream.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
         if line.is_empty() {

@@ -68,7 +68,8 @@ pub(super) fn existing_sockets() -> Vec<PathBuf> {
 /// no trap.
 fn sockets_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let (mut sockets, mut below) = (Vec::new(), Vec::new());
+    let mut sockets = Vec::new();
+    let mut below = Vec::new();
     for entry in entries {
         let path = entry.path();
         if path.extension().is_some_and(|end| end == "sock") {

@@ -22,7 +22,7 @@ pub(super) const MAX_ANSWER: u64 = 128 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProtocolLine<T> {
-    /// The sender's [`PROTOCOL`].
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub(super) skyhop: u32,
     pub(super) say: T,
 }
@@ -32,9 +32,9 @@ pub(super) struct ProtocolLine<T> {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ControlRequest {
-    /// Report the gateway's status.
+    /// Report the gateway's status at this moment.
     Status {
-        /// Include each live connection.
+        /// Include each live connection in the status.
         connections: bool,
     },
     /// Report live connections, those with the most bytes first.
@@ -48,7 +48,7 @@ pub enum ControlRequest {
     Rate {
         /// Rate in bit/s; at 0 only probes are sent.
         bit_s: u64,
-        /// Validity, in seconds.
+        /// Validity in seconds, from now on.
         for_s: f64,
         /// Name of the peer; all peers if `None`.
         peer: Option<String>,
@@ -62,12 +62,12 @@ pub enum ControlRequest {
     },
     /// End this reader's use of the event log; another can begin at once.
     EventsEnd {
-        /// Number of the reader.
+        /// Number that the reader gave in [`ControlRequest::Events`].
         reader: u64,
     },
     /// Report the traffic of the terminals.
     Accounts,
-    /// Reload the configuration.
+    /// Reload the configuration from its file.
     Reload,
     /// Send, list or receive bundles.
     Bundle(BundleRequest),
@@ -103,9 +103,9 @@ pub enum ControlRequest {
 pub struct CarriedUsage {
     /// Public key of the terminal.
     pub key: String,
-    /// Name of the class.
+    /// Name of the class in the configuration.
     pub class: String,
-    /// Bytes, packets and connections.
+    /// Bytes, packets and connections since the last report.
     pub usage: UsageStatus,
 }
 
@@ -142,14 +142,14 @@ pub enum BundleRequest {
     },
     /// Read a part of the payload of a bundle from [`Self::Next`].
     Read {
-        /// Identity of the bundle.
+        /// Identity of the bundle, in 32 hexadecimal digits.
         id: String,
         /// Offset of the first byte.
         offset: u64,
     },
     /// End the receiving of a bundle from [`Self::Next`].
     Taken {
-        /// Identity of the bundle.
+        /// Identity of the bundle, in 32 hexadecimal digits.
         id: String,
         /// Set if the program has it: then the gateway forgets it.
         taken: bool,
@@ -160,9 +160,9 @@ pub enum BundleRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleOffer {
-    /// The destination endpoint.
+    /// Endpoint that the bundle is for.
     pub destination: String,
-    /// Lifetime in seconds.
+    /// Lifetime in seconds from its creation.
     pub lifetime_s: u64,
     /// Name of the file that is the payload.
     pub name: Option<String>,
@@ -215,13 +215,13 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ControlAnswer {
-    /// The request failed.
+    /// The request failed, for this reason.
     Error(String),
     /// The request succeeded; lines of text for the user.
     Done(Vec<String>),
-    /// The gateway's status.
+    /// The gateway's status at this moment.
     Status(Box<GatewayStatus>),
-    /// Live connections.
+    /// Live connections with one peer or all.
     Connections {
         /// As many as requested, those with the most bytes first.
         most_moved: Vec<ConnectionStatus>,
@@ -254,6 +254,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
     struct Version {
         skyhop: u32,
     }
+    // The version comes first: a message of another version may have fields that are refused here.
     let spoken = serde_json::from_slice(line).map(|version: Version| version.skyhop);
     match spoken {
         Ok(PROTOCOL) => {}

@@ -100,7 +100,7 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        // By inode: another process may have replaced the socket.
+        // By inode: another process may have replaced the socket since.
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -141,11 +141,12 @@ async fn accept(listener: UnixListener, calls: mpsc::Sender<ControlCall>) {
     let mut clients = JoinSet::new();
     let slots = ConnectionSlots::new(MAX_CLIENTS, MAX_CLIENTS);
     loop {
+        // The set keeps tasks that have ended until they are joined.
         while clients.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let calls = calls.clone();
-                let user = stream.peer_cred().ok().map(|it| it.uid());
+                let user = stream.peer_cred().ok().map(|peer| peer.uid());
                 let slot = take(&slots, user).await;
                 slots.serve(&mut clients, slot, async move |slot| {
                     // The client has disconnected.
@@ -183,6 +184,7 @@ async fn serve(
             Ok(Ok(1..)) => {}
             _ => return Ok(()),
         }
+        // A client that waits for the gateway is not to give way to another.
         slot.set_busy(true);
         let answer = match read::<ControlRequest>(&line) {
             Ok(request) => ask(request, calls).await,

@@ -34,7 +34,7 @@ pub(crate) enum TimelineKind {
     Down,
     /// The peer has ceased to answer: the link fades.
     Fade,
-    /// The peer answers again.
+    /// The peer answers again: the fade is over.
     FadeEnd,
     /// The peer has a new address: a hand-over.
     Moved,
@@ -44,7 +44,7 @@ pub(crate) enum TimelineKind {
     Tripped,
     /// The configured or reported rate holds again.
     Restored,
-    /// The modem reports another rate, or none any more.
+    /// The modem reports another rate, or has stopped reporting one.
     Told,
     /// A configured or reported rate exceeds the link.
     Overload,
@@ -52,7 +52,7 @@ pub(crate) enum TimelineKind {
     OverloadEnd,
     /// The measured capacity of the link has fallen.
     CapacityFall,
-    /// New connections pass unaccelerated.
+    /// New connections pass unaccelerated from now on.
     Bypass,
     /// New connections are intercepted again.
     BypassEnd,
@@ -108,7 +108,25 @@ pub(super) fn of_session(
 ) -> Vec<(TimelineKind, String)> {
     let mut found = Vec::new();
     let mut tell = |kind, detail: String| found.push((kind, detail));
+    tell_fades(before, after, &mut tell);
+    if before.address != after.address {
+        tell(TimelineKind::Moved, format!("{} to {}", before.address, after.address));
+    }
+    if before.key_changes != after.key_changes {
+        tell(TimelineKind::Rekey, String::new());
+    }
+    tell_rates(before, after, &mut tell);
+    found
+}
+
+/// Tells when the peer ceased to answer, and when it answered again.
+fn tell_fades(
+    before: &SessionStatus,
+    after: &SessionStatus,
+    tell: &mut impl FnMut(TimelineKind, String),
+) {
     let outages = after.outages.saturating_sub(before.outages);
+    // The end of an earlier fade goes first: another one may have come since.
     if !before.reachable && after.reachable {
         tell(TimelineKind::FadeEnd, String::new());
     }
@@ -119,12 +137,14 @@ pub(super) fn of_session(
             if after.reachable { "under a second".to_owned() } else { String::new() },
         );
     }
-    if before.address != after.address {
-        tell(TimelineKind::Moved, format!("{} to {}", before.address, after.address));
-    }
-    if before.key_changes != after.key_changes {
-        tell(TimelineKind::Rekey, String::new());
-    }
+}
+
+/// Tells the changes of the rate and of the capacity that it meets.
+fn tell_rates(
+    before: &SessionStatus,
+    after: &SessionStatus,
+    tell: &mut impl FnMut(TimelineKind, String),
+) {
     match (&before.overload, &after.overload) {
         (None, Some(_)) => tell(TimelineKind::Overload, after.verdict.clone()),
         (Some(_), None) => tell(TimelineKind::OverloadEnd, String::new()),
@@ -146,11 +166,12 @@ pub(super) fn of_session(
         _ => {}
     }
     if before.told_bit_s != after.told_bit_s {
-        let rate =
-            after.told_bit_s.map_or_else(|| "no rate".to_owned(), |it| format!("{it} bit/s"));
+        let rate = match after.told_bit_s {
+            Some(rate) => format!("{rate} bit/s"),
+            None => "no rate".to_owned(),
+        };
         tell(TimelineKind::Told, rate);
     }
-    found
 }
 
 /// States of a gateway whose changes are events.
@@ -164,7 +185,7 @@ pub(super) struct GatewayState {
 impl GatewayState {
     pub(super) fn of(status: &GatewayStatus) -> Self {
         Self {
-            bypass: status.interception.as_ref().and_then(|it| it.why),
+            bypass: status.interception.as_ref().and_then(|interception| interception.why),
             reloads: status.reloads,
             drains: status.draining_s.is_some(),
         }

@@ -42,15 +42,16 @@ impl<const N: usize> FigureSeries<N> {
             self.mean = SlotMean { slot, ..SlotMean::default() };
         }
         self.mean.add(sample);
+        // The sample of the present slot is overwritten each second, as its mean changes.
         self.coarse.put(slot, self.mean.sample());
     }
 
-    /// The last sample, unrounded.
+    /// The last sample, as it was recorded: not rounded to 16 bits.
     pub(crate) fn latest(&self) -> &FigureSample<N> {
         &self.latest
     }
 
-    /// Samples by the second.
+    /// Samples of the last ten minutes, one a second.
     pub(crate) fn fine(&self) -> &SampleRing<N> {
         &self.fine
     }

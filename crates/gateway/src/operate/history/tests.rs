@@ -33,7 +33,7 @@ fn kinds(log: &EventTimeline) -> Vec<TimelineKind> {
 
 /// The figure of the last second.
 fn figure(history: &GatewayHistory, key: &str, name: &str) -> f32 {
-    let place = SESSION_FIGURES.iter().position(|it| *it == name).unwrap();
+    let place = SESSION_FIGURES.iter().position(|figure| *figure == name).unwrap();
     history.track(key).unwrap().series.latest()[place]
 }
 
@@ -100,16 +100,16 @@ fn changes_of_a_session_are_events_of_it_and_of_the_gateway() {
         history.record(at(second), &status(vec![one.clone()]));
     };
     step(&mut history, &mut one, &|_| ());
-    step(&mut history, &mut one, &|it| (it.reachable, it.outages) = (false, 1));
+    step(&mut history, &mut one, &|session| (session.reachable, session.outages) = (false, 1));
     step(&mut history, &mut one, &|_| ());
-    step(&mut history, &mut one, &|it| it.reachable = true);
-    step(&mut history, &mut one, &|it| it.address = "198.51.100.9:1".to_owned());
-    step(&mut history, &mut one, &|it| it.key_changes = 1);
-    step(&mut history, &mut one, &|it| it.rate_state = Some("tripped".to_owned()));
-    step(&mut history, &mut one, &|it| it.rate_state = None);
-    step(&mut history, &mut one, &|it| it.told_bit_s = Some(20_000_000));
+    step(&mut history, &mut one, &|session| session.reachable = true);
+    step(&mut history, &mut one, &|session| session.address = "198.51.100.9:1".to_owned());
+    step(&mut history, &mut one, &|session| session.key_changes = 1);
+    step(&mut history, &mut one, &|session| session.rate_state = Some("tripped".to_owned()));
+    step(&mut history, &mut one, &|session| session.rate_state = None);
+    step(&mut history, &mut one, &|session| session.told_bit_s = Some(20_000_000));
     // It begins and ends between two statuses.
-    step(&mut history, &mut one, &|it| it.outages = 2);
+    step(&mut history, &mut one, &|session| session.outages = 2);
     history.record(at(20.0), &status(vec![]));
     use TimelineKind::*;
     let all = [Up, Fade, FadeEnd, Moved, Rekey, Tripped, Restored, Told, Fade, Down];

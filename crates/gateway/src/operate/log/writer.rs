@@ -67,6 +67,7 @@ impl LineQueue {
 
     fn push(&self, line: &[u8]) {
         let mut state = self.state();
+        // To wait for room would freeze every connection of the gateway.
         if state.waiting_bytes + line.len() > MAX_WAITING {
             state.lose("its reader has stopped");
             return;

@@ -78,6 +78,7 @@ impl MetricsAccess {
         let Some(token) = &self.token else { return true };
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        // A browser sends the cookies of all services of this machine.
         let mut cookies = text(COOKIE).into_iter().flat_map(|all| all.split(';'));
         let cookie =
             cookies.find_map(|each| each.trim().strip_prefix(&*self.cookie)?.strip_prefix('='));
@@ -86,9 +87,10 @@ impl MetricsAccess {
 
     /// The cookie for a browser that presents this token; `None` if it is wrong.
     pub(super) fn cookie(&self, shown: &str) -> Option<String> {
-        let is_it = self.token.as_ref().is_some_and(|token| token.is(shown));
+        let is_token = self.token.as_ref().is_some_and(|token| token.is(shown));
         let Self { cookie, .. } = self;
-        is_it.then(|| {
+        // For 30 days; neither scripts nor requests from other sites have it.
+        is_token.then(|| {
             format!("{cookie}={shown}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000")
         })
     }
@@ -96,6 +98,7 @@ impl MetricsAccess {
     /// Returns `true` if the host in a request can only mean this machine. An address does; a name
     /// may belong to an attacker who lets it point here (DNS rebinding).
     fn is_ours(&self, host: Option<&str>) -> bool {
+        // No browser omits it, and the danger comes through browsers only.
         let Some(host) = host else { return true };
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((address, _)) => address,

@@ -299,7 +299,7 @@ fn bypass(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Resu
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
     families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
-    let unanswered = interception.unanswered.as_ref().map_or(0, |it| it.clients);
+    let unanswered = interception.unanswered.as_ref().map_or(0, |unanswered| unanswered.clients);
     families.one(
         "skyhop_unanswered_clients",
         "Clients that pass unaccelerated because their redirected SYNs were never answered",
@@ -330,10 +330,10 @@ fn policies(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Re
         let row = |policy| (labels(policy), count(policy));
         status.policies.iter().map(row).collect::<Vec<_>>()
     };
-    let (name, help) = ("skyhop_policy_connections", "SYNs that a policy decided");
-    families.counter(name, help, &rows(|policy| policy.connections))?;
-    let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided");
-    families.counter(name, help, &rows(|policy| policy.packets))
+    let connections = rows(|policy| policy.connections);
+    families.counter("skyhop_policy_connections", "SYNs that a policy decided", &connections)?;
+    let packets = rows(|policy| policy.packets);
+    families.counter("skyhop_policy_packets", "Other packets that a policy decided", &packets)
 }
 
 fn hubs(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
@@ -403,11 +403,11 @@ fn sessions(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Re
     families.one("skyhop_sessions", "Sessions that are up", status.sessions.len() as f64)?;
     let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
     for (name, help, figure) in FIGURES {
-        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, figure(it))).collect();
+        let rows: Vec<_> = sessions().map(|(labels, session)| (labels, figure(session))).collect();
         families.gauge(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     for (name, help, count) in COUNTS {
-        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, count(it))).collect();
+        let rows: Vec<_> = sessions().map(|(labels, session)| (labels, count(session))).collect();
         families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     Ok(())
@@ -418,6 +418,7 @@ fn terminals(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::R
     let connected = status.sessions.iter().filter(|_| status.role == Role::Hub);
     let connected = connected.map(|session| (label("peer", &session.peer), 1.0));
     let absent = status.absent.iter().map(|terminal| (label("peer", &terminal.peer), 0.0));
+    // Prometheus rejects a series that occurs twice. A terminal in both lists counts as connected.
     let rows: BTreeMap<MetricLabels, f64> = absent.chain(connected).collect();
     let rows: Vec<_> = rows.into_iter().collect();
     let help = "On a hub: 1 if the permitted terminal has a session";
@@ -425,10 +426,8 @@ fn terminals(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::R
     let heard = status.absent.iter().filter_map(|terminal| {
         Some((label("peer", &terminal.peer), terminal.last_heard_unix_s? as f64))
     });
-    let (name, help) = (
-        "skyhop_terminal_last_heard_timestamp_seconds",
-        "On a hub: when a terminal without a session was last heard",
-    );
+    let name = "skyhop_terminal_last_heard_timestamp_seconds";
+    let help = "On a hub: when a terminal without a session was last heard";
     families.gauge(name, help, &heard.collect::<Vec<_>>())?;
     let help = "Machines that asked for a session within the last hour and were refused";
     families.one("skyhop_refused_terminals", help, status.strangers.len() as f64)
@@ -448,25 +447,26 @@ fn accounts(accounts: &[AccountStatus], families: &mut FamilyEncoder<'_>) -> fmt
         };
         used(accounts).flat_map(directions).collect()
     };
-    let bytes = rows([("to", |it| it.bytes_to), ("from", |it| it.bytes_from)]);
+    let bytes = rows([("to", |usage| usage.bytes_to), ("from", |usage| usage.bytes_from)]);
     let help = "Bytes of connections and packets to and from terminals, since their accounts began";
     families.counter("skyhop_account_bytes", help, &bytes)?;
-    let packets = rows([("to", |it| it.packets_to), ("from", |it| it.packets_from)]);
+    let packets = rows([("to", |usage| usage.packets_to), ("from", |usage| usage.packets_from)]);
     let help = "Packets carried whole to and from terminals";
     families.counter("skyhop_account_packets", help, &packets)?;
     let connections: Vec<_> =
         used(accounts).map(|(labels, usage)| (labels, usage.connections)).collect();
     families.counter("skyhop_account_connections", "Connections of terminals", &connections)?;
     let quotas = |figure: fn(&AccountStatus) -> Option<u64>| -> Vec<(MetricLabels, f64)> {
-        let row =
-            |it: &AccountStatus| Some((label("terminal", display_name(it)), figure(it)? as f64));
+        let row = |account: &AccountStatus| {
+            Some((label("terminal", display_name(account)), figure(account)? as f64))
+        };
         accounts.iter().filter_map(row).collect()
     };
-    let quota = quotas(|it| it.quota_bytes);
+    let quota = quotas(|account| account.quota_bytes);
     families.gauge("skyhop_account_quota_bytes", "Volume of the quota per period", &quota)?;
-    let used = quotas(|it| it.quota_used_bytes);
+    let used = quotas(|account| account.quota_used_bytes);
     families.gauge("skyhop_account_quota_used_bytes", "Volume used in this period", &used)?;
-    let over = quotas(|it| it.quota_bytes.map(|_| it.exhausted.is_some().into()));
+    let over = quotas(|account| account.quota_bytes.map(|_| account.exhausted.is_some().into()));
     families.gauge("skyhop_account_quota_exhausted", "1 if the quota is used up", &over)
 }
 
@@ -529,13 +529,15 @@ fn channels(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Re
         status.sessions.iter().flat_map(of).collect::<Vec<_>>()
     };
     for (name, help, count) in CHANNEL_COUNTS {
-        let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, count(it))).collect();
+        let row = |(labels, channel)| (labels, count(channel));
+        let rows: Vec<_> = all().into_iter().map(row).collect();
         families.counter(&format!("skyhop_channel_{name}"), help, &rows)?;
     }
-    let rows: Vec<_> =
-        all().into_iter().map(|(labels, it)| (labels, it.waiting_bytes as f64)).collect();
+    let waiting = |(labels, channel): (_, &ChannelStatus)| (labels, channel.waiting_bytes as f64);
+    let rows: Vec<_> = all().into_iter().map(waiting).collect();
     families.gauge("skyhop_channel_waiting_bytes", "Bytes waiting to be sent", &rows)?;
-    let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, it.queue_ms / 1e3)).collect();
+    let queueing = |(labels, channel): (_, &ChannelStatus)| (labels, channel.queue_ms / 1e3);
+    let rows: Vec<_> = all().into_iter().map(queueing).collect();
     families.gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet", &rows)
 }
 

@@ -81,6 +81,7 @@ impl LiveStatus {
         loop {
             ticks.tick().await;
             let Ok(status) = ask(&calls, false).await else { return };
+            // Copied: the lock must not be held across the requests.
             let wanted: Vec<ConnectionInterest> = self.lock().wanted.keys().cloned().collect();
             let mut connections = BTreeMap::new();
             for interest in wanted {
@@ -99,7 +100,7 @@ impl LiveStatus {
         mut connections: BTreeMap<ConnectionInterest, ShownConnections>,
     ) {
         if self.hide_destinations {
-            connections.values_mut().for_each(|it| hide(&mut it.most_moved));
+            connections.values_mut().for_each(|shown| hide(&mut shown.most_moved));
         }
         let mut state = self.lock();
         state.history.record(now, &status);
@@ -114,6 +115,7 @@ impl LiveStatus {
         self: &Arc<Self>,
         interest: Option<ConnectionInterest>,
     ) -> Option<ViewerSlot> {
+        // The permit comes first: a viewer that is refused leaves no interest behind.
         let permit = self.viewers.clone().try_acquire_owned().ok()?;
         if let Some(interest) = &interest {
             *self.lock().wanted.entry(interest.clone()).or_default() += 1;

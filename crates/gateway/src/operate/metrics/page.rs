@@ -30,6 +30,7 @@ fn document(status: StatusCode, html: &str) -> Response {
     let Ok(random) = random_bytes() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    // A new one for each document, so that nothing can know it in advance: 144 bits in 24 characters.
     let nonce = URL_SAFE_NO_PAD.encode(&random[..18]);
     let policy = format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; \

@@ -21,7 +21,7 @@ use super::access::MetricsAccess;
 use super::live::MAX_VIEWERS;
 use crate::intercept::listener::is_exhaustion;
 
-/// Maximum number of connections.
+/// Maximum number of concurrent connections, viewers included.
 pub(super) const MAX_SERVED: usize = 128;
 const _: () = assert!(MAX_SERVED > MAX_VIEWERS, "one that follows nothing can give way");
 /// Time limit for the arrival of a request, and for an idle connection.
@@ -89,6 +89,7 @@ impl ServedConnections {
 
     /// At the limit, closes the oldest connection that does not follow `/events`.
     fn make_room(&mut self) {
+        // The set keeps tasks that have ended until they are joined.
         while self.tasks.try_join_next().is_some() {}
         self.order.retain(|(task, _)| !task.is_finished());
         if self.order.len() < MAX_SERVED {

@@ -22,7 +22,7 @@ pub(super) struct ViewerQuery {
     /// Public key of the session whose details are sent.
     pub(super) session: Option<String>,
     sort: SortColumn,
-    /// Reverses the order.
+    /// Sorts the list in descending order.
     descending: bool,
     /// Restricts the list to sessions whose name or address contains this, in any case.
     filter: String,
@@ -63,39 +63,52 @@ impl ViewerQuery {
 /// A viewer, and the data that it has.
 #[derive(Debug)]
 pub(super) struct Viewer {
-    seat: ViewerSlot,
-    wish: ViewerQuery,
+    slot: ViewerSlot,
+    query: ViewerQuery,
     started: bool,
     rows: SentRows,
     connections: SentRows,
-    /// Numbers of the last events sent: of the gateway, and of the wanted session.
-    events: (u64, u64),
+    events: SentEvents,
+}
+
+/// Numbers of the last events sent; 0 before the first.
+#[derive(Debug, Default)]
+struct SentEvents {
+    gateway: u64,
+    /// Of the session whose details are sent.
+    session: u64,
 }
 
 impl Viewer {
-    pub(super) fn new(seat: ViewerSlot, wish: ViewerQuery) -> Self {
-        let (rows, connections) = (SentRows::default(), SentRows::default());
-        Self { seat, wish, started: false, rows, connections, events: (0, 0) }
+    pub(super) fn new(slot: ViewerSlot, query: ViewerQuery) -> Self {
+        Self {
+            slot,
+            query,
+            started: false,
+            rows: SentRows::default(),
+            connections: SentRows::default(),
+            events: SentEvents::default(),
+        }
     }
 
     /// Waits for the next message: JSON, as `page.js` reads it. `None` at the end.
     pub(super) async fn next(&mut self) -> Option<String> {
-        let Self { seat, wish, started, rows, connections, events } = self;
-        let interest = seat.interest.clone();
-        let state = seat.next().await?;
+        let Self { slot, query, started, rows, connections, events } = self;
+        let interest = slot.interest.clone();
+        let state = slot.next().await?;
         let mut message = Map::new();
         message.insert("t".to_owned(), state.second.into());
         message.insert("gateway".to_owned(), gateway(&state));
-        message.insert("list".to_owned(), list(&state, wish, rows));
+        message.insert("list".to_owned(), list(&state, query, rows));
         let series = state.history.gateway();
         message.insert("now".to_owned(), sample(series, &GATEWAY_FIGURES));
-        message.insert("events".to_owned(), new_events(state.history.log(), &mut events.0));
+        message.insert("events".to_owned(), new_events(state.history.log(), &mut events.gateway));
         if !*started {
             message.insert("history".to_owned(), full_series(series, &GATEWAY_FIGURES));
         }
-        let track = wish.session.as_deref().and_then(|key| state.history.track(key));
+        let track = query.session.as_deref().and_then(|key| state.history.track(key));
         if let Some(track) = track {
-            message.insert("session".to_owned(), session(&state, track, wish, !*started, events));
+            message.insert("session".to_owned(), session(&state, track, query, !*started, events));
         }
         if let Some(found) = interest.and_then(|interest| state.connections.get(&interest)) {
             let second = state.second;
@@ -124,15 +137,16 @@ fn gateway(state: &LiveSnapshot) -> Value {
 fn session(
     state: &LiveSnapshot,
     track: &SessionTrack,
-    wish: &ViewerQuery,
+    query: &ViewerQuery,
     first: bool,
-    events: &mut (u64, u64),
+    events: &mut SentEvents,
 ) -> Value {
-    let status = state.status.sessions.iter().find(|it| Some(&it.key) == wish.session.as_ref());
+    let key = query.session.as_ref();
+    let status = state.status.sessions.iter().find(|session| Some(&session.key) == key);
     let mut value = json!({
         "status": status,
         "now": sample(&track.series, &SESSION_FIGURES),
-        "events": new_events(&track.log, &mut events.1),
+        "events": new_events(&track.log, &mut events.session),
     });
     if first {
         value["history"] = full_series(&track.series, &SESSION_FIGURES);
@@ -168,7 +182,7 @@ fn full_series<const N: usize>(series: &FigureSeries<N>, names: &[&str; N]) -> V
 
 fn ring<const N: usize>(ring: &SampleRing<N>, names: &[&str; N], step_s: u64) -> Value {
     let figure = |(number, name): (usize, &&str)| {
-        let values: Vec<Value> = ring.figure(number).map(|it| rounded(f64::from(it))).collect();
+        let values: Vec<Value> = ring.figure(number).map(|value| rounded(value.into())).collect();
         ((*name).to_owned(), Value::from(values))
     };
     let figures: Map<String, Value> = names.iter().enumerate().map(figure).collect();
@@ -200,23 +214,26 @@ fn rounded(value: f64) -> Value {
 }
 
 /// The wanted page of the list of sessions.
-fn list(state: &LiveSnapshot, wish: &ViewerQuery, sent: &mut SentRows) -> Value {
-    let needle = wish.filter.to_lowercase();
+fn list(state: &LiveSnapshot, query: &ViewerQuery, sent: &mut SentRows) -> Value {
+    // Filtered, sorted and paged here: a hub may have thousands of sessions, and a viewer gets one page a
+    // second at most.
+    let needle = query.filter.to_lowercase();
     let matches = |session: &&SessionStatus| {
         needle.is_empty()
             || session.peer.to_lowercase().contains(&needle)
             || session.address.contains(&needle)
     };
-    let keyed = |session| (figure(state, wish.sort, session), session);
+    let keyed = |session| (figure(state, query.sort, session), session);
     let matching = state.status.sessions.iter().filter(matches);
     let mut found: Vec<(f64, &SessionStatus)> = matching.map(keyed).collect();
     found.sort_by(|(one, first), (other, second)| {
         let order = one.total_cmp(other);
         let order = order.then_with(|| first.peer.cmp(&second.peer));
-        let order = if wish.descending { order.reverse() } else { order };
+        let order = if query.descending { order.reverse() } else { order };
+        // Several sessions may have one name, but not one key: the order is total, so pages do not overlap.
         order.then_with(|| first.key.cmp(&second.key))
     });
-    let page = found.iter().skip(wish.page.saturating_mul(PAGE_ROWS)).take(PAGE_ROWS);
+    let page = found.iter().skip(query.page.saturating_mul(PAGE_ROWS)).take(PAGE_ROWS);
     let rows = page.map(|(_, session)| (session.key.clone(), row(state, session)));
     json!({
         "total": state.status.sessions.len(), "found": found.len(), "page": PAGE_ROWS,

@@ -87,6 +87,7 @@ impl GatewayOperations {
             let key = parse_public_key(&session.key).ok();
             session.exhausted =
                 key.and_then(|key| self.exhausted(&key)).map(ExhaustedAction::to_string);
+            // Last, since the verdict is made of the other fields.
             session.judge();
         }
         sessions
@@ -106,6 +107,7 @@ impl GatewayOperations {
             (Some(sessions), Some(session)) => sessions.contains(&session),
             (Some(_), None) => false,
         };
+        // Each entry is locked once, not at every comparison: its counts go on growing.
         let moved = |entry: Arc<LiveConnection>| {
             let state = entry.lock();
             let bytes = state.to_hop.bytes + state.from_hop.bytes;
@@ -132,28 +134,13 @@ impl GatewayOperations {
         let stream = session.zip(state.stream);
         let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
         let stream = stream.unwrap_or_default();
-        let (near, far, beyond) = match entry.session {
-            None => (
-                ConnectionBottleneck::Client,
-                ConnectionBottleneck::Server,
-                ConnectionBottleneck::Server,
-            ),
-            Some(_) if matches!(entry.origin, ConnectionOrigin::Peer { .. }) => (
-                ConnectionBottleneck::Server,
-                ConnectionBottleneck::Client,
-                ConnectionBottleneck::HopOrClient,
-            ),
-            Some(_) => (
-                ConnectionBottleneck::Client,
-                ConnectionBottleneck::Server,
-                ConnectionBottleneck::HopOrServer,
-            ),
-        };
+        let BottleneckNames { near, far, beyond } = BottleneckNames::of(entry);
         let limit = |bottleneck, otherwise| match bottleneck {
             None => ConnectionBottleneck::Idle,
             Some(DirectionEnd::Socket) => near,
             Some(DirectionEnd::Stream) => otherwise,
         };
+        // A stream that the peer's flow control stops waits for the host behind the peer, not for the hop.
         let onto = if session.is_none() || stream.blocked_by_peer {
             far
         } else {
@@ -161,7 +148,7 @@ impl GatewayOperations {
         };
         ConnectionStatus {
             id: entry.id,
-            peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
+            peer: entry.session.and_then(|session| self.peers.name(session)).unwrap_or_default(),
             client: entry.open.source.to_string(),
             client_claimed: entry.origin == ConnectionOrigin::Peer { verified: false },
             destination: entry.open.destination.to_string(),
@@ -185,6 +172,38 @@ impl GatewayOperations {
     }
 }
 
+/// Names of the places that can hold a connection up, as seen from this gateway.
+struct BottleneckNames {
+    /// The host of the TCP connection here.
+    near: ConnectionBottleneck,
+    /// The host on the other side.
+    far: ConnectionBottleneck,
+    /// The source of data that does not arrive: from here the hop and the host behind it look alike.
+    beyond: ConnectionBottleneck,
+}
+
+impl BottleneckNames {
+    fn of(entry: &LiveConnection) -> Self {
+        match (entry.session, entry.origin) {
+            (None, _) => Self {
+                near: ConnectionBottleneck::Client,
+                far: ConnectionBottleneck::Server,
+                beyond: ConnectionBottleneck::Server,
+            },
+            (Some(_), ConnectionOrigin::Peer { .. }) => Self {
+                near: ConnectionBottleneck::Server,
+                far: ConnectionBottleneck::Client,
+                beyond: ConnectionBottleneck::HopOrClient,
+            },
+            (Some(_), ConnectionOrigin::Here) => Self {
+                near: ConnectionBottleneck::Client,
+                far: ConnectionBottleneck::Server,
+                beyond: ConnectionBottleneck::HopOrServer,
+            },
+        }
+    }
+}
+
 fn strangers(now: Instant, hop: &Hop) -> Vec<StrangerStatus> {
     let mut strangers = hop.strangers(now);
     strangers.sort_by_key(|stranger| Reverse(stranger.last));
@@ -192,7 +211,8 @@ fn strangers(now: Instant, hop: &Hop) -> Vec<StrangerStatus> {
 }
 
 fn demand(now: Instant, hop: &Hop) -> DemandStatus {
-    let (demand, forecasts) = (hop.demand(now), hop.forecasts().unwrap_or_default());
+    let demand = hop.demand(now);
+    let forecasts = hop.forecasts().unwrap_or_default();
     DemandStatus {
         waiting_bytes: demand.waiting.get(),
         foreseen_bytes: demand.foreseen.get(),

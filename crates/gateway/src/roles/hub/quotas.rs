@@ -1,4 +1,4 @@
-//! What a terminal gets: its share, and what is left of it when its quota is used up.
+//! Shares of terminals, and the limits that replace them when a quota is used up.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::operate::GatewayOperations;
 use crate::roles::RunningRole;
 
 impl Hub {
-    /// Gives a session what its terminal gets now: its share and the rates of its classes, or what is
-    /// left when its quota is used up.
+    /// Applies the present limits of its terminal to a session: its share and the rates of its classes, or
+    /// those of a used-up quota.
     pub(super) fn set_share(&self, now: Instant, ops: &GatewayOperations, session: SessionId) {
         let hop = self.parts.gateway.hop();
         let Some(terminal) = self.sites.of(session) else { return };
@@ -31,7 +31,7 @@ impl Hub {
         }
     }
 
-    /// Accounts for what was carried, and applies what that changes.
+    /// Accounts for the traffic since the last call, and applies the changes of quotas.
     pub(super) fn account(&mut self, now: Instant, ops: &mut GatewayOperations) {
         let changes = ops.settle_usage(now, self.parts.gateway.hop());
         if !changes.is_empty() {
@@ -39,7 +39,7 @@ impl Hub {
         }
     }
 
-    /// Gives terminals what they get now that their quota is used up, or no longer.
+    /// Applies the limits of terminals whose quota is used up now, or no longer.
     pub(super) fn apply(
         &mut self,
         now: Instant,
@@ -60,13 +60,14 @@ impl Hub {
         for session in self.sites.sessions().filter(is_changed).collect::<Vec<_>>() {
             self.set_share(now, ops, session);
             if self.is_blocked(ops, session) {
+                // What was carried before the quota was used up ends, too.
                 self.parts.gateway.hop().reset_streams(session, ResetReason::Prohibited);
             }
             self.with_services(now, ops, |services, role| services.follow_quota(role, session));
         }
     }
 
-    /// Whether a session's terminal is to get nothing, because its quota is used up.
+    /// Returns whether a session's terminal is blocked because its quota is used up.
     pub(super) fn is_blocked(&self, ops: &GatewayOperations, session: SessionId) -> bool {
         let terminal = self.sites.of(session);
         let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));

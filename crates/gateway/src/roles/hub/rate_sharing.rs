@@ -9,32 +9,33 @@ use units::Instant;
 use crate::hop::Hop;
 use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest};
 
-/// Either process's part.
+/// The rate sharing of one of the two processes.
 #[derive(Default)]
 pub(super) struct RateSharing {
-    /// What the next process has decided.
+    /// The division of the rate, which the next process decides.
     sharing: RateDivision,
     used: UsageMeter,
-    /// The portion of the rate in use, if it is not the whole.
+    /// The portion of the rate that this process may use; `None` for all of it.
     portion: Option<f64>,
-    /// The question of the former process, which the next one may take its time to answer.
+    /// The former process's question to the next one, which waits on a thread of its own.
     asking: Option<JoinHandle<Option<f64>>>,
 }
 
 impl RateSharing {
-    /// There are two processes from now on.
+    /// Begins to share with another process, half for each.
     pub(super) fn begin(&mut self, now: Instant, hop: &Hop) {
         self.used.since(now, hop.spent());
         self.set(now, hop, HALF);
     }
 
-    /// There is no other process any more.
+    /// Takes the whole rate back after the other process has ended.
     pub(super) fn end(&mut self, now: Instant, hop: &Hop) {
         hop.set_portion(now, 1.0);
         *self = Self::default();
     }
 
-    /// Answers the former process.
+    /// Answers the former process with the portion that it may use from now on. `live`: number of this
+    /// process's connections.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -48,24 +49,27 @@ impl RateSharing {
         portion
     }
 
-    /// Tells the next process, at this control socket, what this one uses, and follows its last answer.
-    /// Without one, the portion stays as it is.
+    /// Reports this process's use to the next one, at its control socket `to`, and follows its last answer.
+    /// Without an answer, the portion stays as it is.
     pub(super) fn tell(&mut self, now: Instant, hop: &Hop, live: usize, to: Option<PathBuf>) {
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished())
             && let Ok(Some(portion)) = asking.join()
         {
             self.set(now, hop, portion);
         }
+        // One question at a time.
         let Some(to) = to.filter(|_| self.asking.is_none()) else { return };
         let need = ProcessNeed {
             portion: self.portion.unwrap_or(1.0),
             used: self.own_use(now, hop),
             connections: live as u64,
         };
+        // The next process may be slow to answer, and this thread moves packets.
         self.asking = Some(thread::spawn(move || ask(&to, need)));
     }
 
     fn own_use(&mut self, now: Instant, hop: &Hop) -> f64 {
+        // `spent` is link time at the portion; this is the share of the whole rate.
         self.used.since(now, hop.spent()) * self.portion.unwrap_or(1.0)
     }
 

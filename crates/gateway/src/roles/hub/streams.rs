@@ -1,6 +1,6 @@
 //! Answers the streams that terminals open.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use pep::admission::SlotShare;
@@ -17,6 +17,7 @@ use crate::intercept::ClientArrival;
 use crate::operate::GatewayOperations;
 use crate::relay::names::NameResolver;
 use crate::relay::terms::Admission;
+use crate::relay::turns::SlotAsker;
 use crate::roles::RunningRole;
 use crate::runtime::joined;
 use crate::services::names::hub::{HubResolver, asker};
@@ -33,7 +34,7 @@ pub(super) struct Resolved {
 /// Name lookups for streams. Dropping it ends them.
 pub(super) struct Lookups {
     resolver: NameResolver<PublicKey>,
-    /// The configured resolvers, if there are any.
+    /// The configured resolvers; `None` for the machine's.
     configured: Option<HubResolver>,
     tasks: JoinSet<Option<Resolved>>,
 }
@@ -52,18 +53,18 @@ impl Lookups {
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
     (resolver, names): (NameResolver<PublicKey>, Option<HubResolver>),
-    asker: ((PublicKey, IpAddr), SlotShare),
+    asker: SlotAsker<PublicKey>,
     (stream, open, admission): (SessionStream, StreamOpening<Destination>, Admission),
     timeout: Duration,
 ) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
     let resolved = async {
         if let Some(names) = names
-            && let Some(addresses) = names.addresses(asker, (name, *port)).await
+            && let Some(addresses) = names.addresses(asker, name, *port).await
         {
             return addresses;
         }
-        resolver.look_up(asker, (name, *port), timeout).await
+        resolver.look_up(asker, name, *port, timeout).await
     };
     let addresses = tokio::select! {
         addresses = resolved => addresses,
@@ -86,7 +87,7 @@ impl Hub {
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        // An invitation is good for nothing else.
+        // An invitation permits nothing but enrolment.
         let enrols = enrolment::is_enrolment(&open.destination);
         if enrols != terminal.invited || (!enrols && self.is_blocked(ops, session)) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
@@ -141,7 +142,7 @@ impl Hub {
             }
             Destination::Name(..) => {
                 let share = SlotShare::of_group(terminal.quota.lookups);
-                let asker = (asker(terminal, &open), share);
+                let asker = asker(terminal, &open, share);
                 let request = (stream, open, admission);
                 let timeout = self.parts.gateway.connect_timeout();
                 let Lookups { resolver, configured, tasks } = &mut self.lookups;
@@ -152,8 +153,8 @@ impl Hub {
         }
     }
 
-    /// Whether no further connection is carried. A hub that another process has replaced still takes those
-    /// of terminals that have no session there yet.
+    /// Returns whether no further connection is carried. A hub that another process has replaced still carries
+    /// those of terminals that have no session there yet.
     fn is_full(&self, ops: &GatewayOperations) -> bool {
         let view = self.parts.gateway.view();
         match self.stage {

@@ -31,28 +31,29 @@ use units::{BitRate, Instant};
 use super::Hub;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
+use crate::hop::udp::SiblingSockets;
 use crate::operate::GatewayOperations;
 use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest, HandOverState};
 use crate::role::Role;
 use crate::roles::{RESTART, RunningRole};
 
-/// How long the new process may take to be there.
+/// Time for the new process to take over.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the next process follows what the modem has reported to this one: as long as it may take to
-/// find the modem.
+/// Time for which the next process follows what the modem has reported to this one: as long as it may take
+/// to find the modem.
 pub(super) const MODEM_PATIENCE: Duration = Duration::from_secs(20);
-/// How long terminals without connections have to come over by themselves: as long as thousands of
-/// handshakes take.
+/// Time for terminals without connections to come over by themselves: as long as thousands of handshakes
+/// take.
 const COME_OVER: Duration = Duration::from_secs(10);
 /// Sessions closed at a time, twice a second: no more than the new process sets up.
 const AT_ONCE: usize = 400;
 
-/// Rates as [`HandOver::rates`] has them.
+/// Converts rates to the form of [`HandOverState::rates`].
 pub(super) fn in_bits(rates: BTreeMap<PublicKey, BitRate>) -> BTreeMap<String, u64> {
     by_key_text(rates.into_iter().map(|(key, rate)| (key, rate.bits_per_second())).collect())
 }
 
-/// Numbers of terminals, by their keys as text.
+/// Converts numbers of terminals to the form of the control protocol: by their keys as text.
 pub(super) fn by_key_text(numbers: BTreeMap<PublicKey, u64>) -> BTreeMap<String, u64> {
     numbers.into_iter().map(|(key, number)| (format_public_key(&key), number)).collect()
 }
@@ -62,8 +63,9 @@ fn by_key(numbers: &BTreeMap<String, u64>) -> BTreeMap<PublicKey, u64> {
     numbers.iter().filter_map(parsed).collect()
 }
 
-/// Why a hub cannot hand its place over.
+/// Returns the setting for which a hub cannot hand its place over, if there is one.
 fn obstacle(config: &HubConfig) -> Option<&'static str> {
+    // The next process must find the same port, and read the same file.
     let keys = [
         (config.listen.is_some_and(|at| at.port() == 0), "a port that the system chooses"),
         (config.operation.file.is_none(), "a configuration that is read from a pipe"),
@@ -72,13 +74,16 @@ fn obstacle(config: &HubConfig) -> Option<&'static str> {
 }
 
 impl Hub {
-    /// Whether another process can take this one's place.
+    /// Checks that another process can take this one's place.
+    ///
+    /// # Errors
+    /// The obstacle, as a sentence.
     pub(super) fn may_hand_over(&self) -> Result<(), String> {
         if let Some(key) = obstacle(self.permits.config()) {
             return Err(format!("a hub with {key} is not upgraded while it runs: {RESTART}"));
         }
         if let Some(predecessor) = &self.predecessor {
-            let pid = predecessor.told.pid;
+            let pid = predecessor.state.pid;
             return Err(format!("pid {pid} still carries connections of before"));
         }
         match self.stage {
@@ -87,7 +92,7 @@ impl Hub {
         }
     }
 
-    /// Goes on with giving the place to another process, and sees whether the one before has ended.
+    /// Continues handing the place over to another process, and notices the end of the one before.
     pub(super) fn follow_upgrade(&mut self, now: Instant, ops: &mut GatewayOperations) {
         if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
             tracing::info!("the process before this one has ended");
@@ -95,29 +100,20 @@ impl Hub {
             self.rate_sharing.end(now, self.parts.gateway.hop());
         }
         let Some(stage) = self.stage else { return };
-        if stage == Stage::Leaving {
-            ops.forward_usage(self.parts.gateway.hop());
-            let (hop, live) = (self.parts.gateway.hop(), self.parts.gateway.view().live());
-            self.rate_sharing.tell(now, hop, live, ops.control_path());
-        }
-        let view = self.parts.gateway.view();
         match stage {
             Stage::Prepared { since, within } => {
-                ops.release(now, view);
+                ops.release(now, self.parts.gateway.view());
+                // Only one process can have these: TCP ports, files in `state`, sockets of services.
                 self.listeners.abort_all();
                 self.contacts = None;
-                self.with_services(now, ops, |it, role| it.release(role, within));
+                self.with_services(now, ops, |services, role| services.release(role, within));
                 self.stage = Some(Stage::Released { since, within });
             }
+            // The control socket is given up last: the next process waits for its file to disappear, and
+            // then binds everything else.
             Stage::Released { .. } if ops.release_control() => {}
             Stage::Released { within, .. } if ops.is_succeeded() => {
-                tracing::info!("another process has taken over");
-                ops.name_successor(self.successor.as_ref().map(Child::id));
-                let hop = self.parts.gateway.hop();
-                ops.drain_for_successor(now, hop, within, COME_OVER);
-                self.rate_sharing.begin(now, hop);
-                self.services.give_way();
-                self.stage = Some(Stage::Leaving);
+                self.leave(now, ops, within);
             }
             Stage::Released { .. } if stage.is_late(now) => {
                 tracing::error!(
@@ -127,18 +123,39 @@ impl Hub {
                 self.stage = None;
             }
             Stage::Released { .. } => {}
-            Stage::Leaving if ops.has_time_to_move(now) => {}
-            Stage::Leaving => {
-                let hop = self.parts.gateway.hop();
-                for session in idle(hop, self.sites.sessions()) {
-                    hop.close(now, session);
-                }
-            }
+            Stage::Leaving => self.follow_leaving(now, ops),
+        }
+    }
+
+    /// Sends the terminals to the process that has taken over. Connections may go on here for `within`.
+    fn leave(&mut self, now: Instant, ops: &mut GatewayOperations, within: Duration) {
+        tracing::info!("another process has taken over");
+        ops.name_successor(self.successor.as_ref().map(Child::id));
+        let hop = self.parts.gateway.hop();
+        ops.drain_for_successor(now, hop, within, COME_OVER);
+        self.rate_sharing.begin(now, hop);
+        self.services.give_way();
+        self.stage = Some(Stage::Leaving);
+    }
+
+    /// Shares usage and rate with the process that has taken over, and closes sessions that carry nothing any
+    /// more.
+    fn follow_leaving(&mut self, now: Instant, ops: &mut GatewayOperations) {
+        ops.forward_usage(self.parts.gateway.hop());
+        let hop = self.parts.gateway.hop();
+        let live = self.parts.gateway.view().live();
+        self.rate_sharing.tell(now, hop, live, ops.control_path());
+        if ops.has_time_to_move(now) {
+            return;
+        }
+        // A close sends their terminals to the new process.
+        for session in idle(hop, self.sites.sessions()) {
+            hop.close(now, session);
         }
     }
 }
 
-/// How far a process is with handing its place over.
+/// Progress of a process that hands its place over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The new process knows what it needs.
@@ -150,7 +167,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Whether the new process has not come in time.
+    /// Returns whether the new process has failed to come in time.
     pub(super) fn is_late(self, now: Instant) -> bool {
         match self {
             Self::Prepared { since, .. } | Self::Released { since, .. } => now >= since + PATIENCE,
@@ -161,13 +178,14 @@ impl Stage {
 
 /// Sessions that carry nothing any more, as many as may be closed at a time.
 fn idle(hop: &Hop, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
-    let is_idle = |session: &SessionId| hop.stats(*session).is_none_or(|it| it.streams == 0);
+    let is_idle = |session: &SessionId| hop.stats(*session).is_none_or(|stats| stats.streams == 0);
     sessions.filter(is_idle).take(AT_ONCE).collect()
 }
 
 /// A process that carries the connections of before.
 pub(super) struct Predecessor {
-    pub(super) told: HandOverState,
+    /// Its state when it handed its place over.
+    pub(super) state: HandOverState,
     share: IndexShare,
 }
 
@@ -180,19 +198,20 @@ impl Predecessor {
         let path = crate::operate::control::path_of(&config.operation.control, Role::Hub)
             .ok_or("control = \"none\": there is no hub to take over from")?;
         let mut control = ControlClient::connect(&path).map_err(|error| error.to_string())?;
-        let told =
-            match control.ask(&ControlRequest::HandOver).map_err(|error| error.to_string())? {
-                ControlAnswer::HandOver(told) => told,
-                other => return Err(format!("the hub answers {other:?}")),
-            };
+        let answer = control.ask(&ControlRequest::HandOver).map_err(|error| error.to_string())?;
+        let state = match answer {
+            ControlAnswer::HandOver(state) => state,
+            other => return Err(format!("the hub answers {other:?}")),
+        };
         drop(control);
         wait_until("the control socket is given up", || !path.exists())?;
         for directory in directories(config) {
             let what = format!("{} is given up", directory.display());
+            // The lock is held for as long as a process uses the directory.
             wait_until(&what, || !is_locked(&directory.join("lock")))?;
         }
-        let share = config.link.index_share.half(told.second_half);
-        Ok(Self { told, share })
+        let share = config.link.index_share.half(state.second_half);
+        Ok(Self { state, share })
     }
 
     /// The device of its tunnel, which the predecessor has given us as our standard input. There is none
@@ -202,33 +221,34 @@ impl Predecessor {
     /// Those of the system.
     pub(super) fn take_device(&self, config: &HubConfig) -> io::Result<Option<OwnedFd>> {
         let name = config.tunnel.as_ref().map(|tunnel| &tunnel.name);
-        let same = name.is_some() && name == self.told.tunnel.as_ref();
+        let same = name.is_some() && name == self.state.tunnel.as_ref();
         let device = same.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose()?;
         // The device lives as long as anybody has it open.
         dup2_stdin(File::open("/dev/null")?)?;
         Ok(device)
     }
 
-    /// What its modem has reported.
+    /// The rates that its modem has reported, by terminal.
     pub(super) fn rates(&self) -> BTreeMap<PublicKey, BitRate> {
         let rate = |(key, bits)| (key, BitRate::from_bits_per_second(bits));
-        by_key(&self.told.rates).into_iter().map(rate).collect()
+        by_key(&self.state.rates).into_iter().map(rate).collect()
     }
 
-    /// Its sockets, and the indices that they get.
-    pub(super) fn sockets(&self) -> (u8, IndexShare) {
-        (self.told.sockets, self.share)
+    /// Its sockets, which stay bound beside this process's.
+    pub(super) fn sockets(&self) -> SiblingSockets {
+        SiblingSockets { count: self.state.sockets, indices: self.share }
     }
 
+    /// The process as the endpoint needs to know it.
     pub(super) fn sibling(&self) -> SiblingProcess {
-        let sessions = self.told.sessions.iter().copied().collect();
-        SiblingProcess { indices: self.share, sessions, tokens: by_key(&self.told.tokens) }
+        let sessions = self.state.sessions.iter().copied().collect();
+        SiblingProcess { indices: self.share, sessions, tokens: by_key(&self.state.tokens) }
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process still exists.
     pub(super) fn runs(&self) -> bool {
         // Another process with its number would only delay the news.
-        PathBuf::from(format!("/proc/{}", self.told.pid)).exists()
+        PathBuf::from(format!("/proc/{}", self.state.pid)).exists()
     }
 }
 
@@ -238,7 +258,7 @@ fn directories(config: &HubConfig) -> impl Iterator<Item = &Path> {
     cache.into_iter().chain(config.bundles.as_ref().map(|bundles| &*bundles.store))
 }
 
-/// Whether another process has locked this file.
+/// Returns whether another process has locked this file.
 fn is_locked(file: &Path) -> bool {
     let blocked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
     File::open(file).is_ok_and(blocked)
@@ -250,6 +270,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
         if done() {
             return Ok(());
         }
+        // Blocks the thread: nothing else of this process runs yet.
         std::thread::sleep(Duration::from_millis(20));
     }
     Err(format!("in vain: {what}"))

@@ -41,7 +41,7 @@ use crate::services::{self, Config, Ready, Services, Surroundings, Uplink};
 use crate::side_settings::SocketSettings;
 use crate::stack::{self, StackEvent, WanStack};
 
-/// How long new connections pass unaccelerated after the descriptors ran out.
+/// Time for which new connections pass unaccelerated after the descriptors ran out.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// Runs a solo gateway until `shutdown` completes, then removes everything it installed. Prints
@@ -70,22 +70,23 @@ struct Solo {
     services: Services,
     server: Server,
     stack: Option<WanStack>,
-    /// What brings us the replies to connections with the addresses of hosts on the WAN side.
+    /// Brings the replies to our connections that use the addresses of clients; with `transparent`, if nothing
+    /// else does.
     _replies: Option<Interception>,
     relays: JoinSet<()>,
 }
 
-/// What a solo gateway waits for.
+/// An event for a solo gateway's main loop.
 enum SoloEvent {
-    /// At the interception.
+    /// A client's connection at the interception, or a change there.
     Arrival(IntakeEvent),
     /// A service has work to do.
     Service(Ready),
     /// At our own TCP towards servers.
     Stack(StackEvent),
-    /// No descriptor is left.
+    /// The process has no descriptor left for a connection.
     Exhausted,
-    /// A connection is over.
+    /// The task of a connection has ended.
     Ended(Result<(), JoinError>),
 }
 
@@ -104,9 +105,17 @@ impl RunningRole for Solo {
     ) -> R {
         let is_open = ops.bypass_reason(self.view()).is_none();
         let Self { services, counters, relays, .. } = self;
-        let (uplink, peers) = (Uplink { is_open, ..Uplink::default() }, &mut ops.peers);
-        let (hop, hub, keys) = (None, None, None);
-        work(services, &mut Surroundings { now, hop, counters, relays, peers, uplink, hub, keys })
+        let mut surroundings = Surroundings {
+            now,
+            hop: None,
+            counters,
+            relays,
+            peers: &mut ops.peers,
+            uplink: Uplink { is_open, ..Uplink::default() },
+            hub: None,
+            keys: None,
+        };
+        work(services, &mut surroundings)
     }
 
     fn role_status(&self, now: Instant) -> GatewayStatus {
@@ -164,6 +173,7 @@ impl RunningRole for Solo {
     ) -> Result<bool, RunError> {
         let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
         self.stack.iter_mut().try_for_each(|stack| stack.accept(wanted.is_ok()))?;
+        // A solo gateway has no peer that could be away.
         let offline = Scope::Nothing;
         let mut intakes = self.intake.iter_mut();
         intakes.try_for_each(|intake| intake.set_scope(now, wanted.clone(), offline.clone()))?;
@@ -196,10 +206,11 @@ impl RunningRole for Solo {
         let dialer = dialer(&config).map_err(|error| error.to_string())?;
         let dialer = Dialer { stack, ..dialer };
         let changed = Config::Solo { config: &config, dialer: &dialer };
-        let configured = self.with_services(now, ops, |it, role| it.configure(role, changed));
+        let configured =
+            self.with_services(now, ops, |services, role| services.configure(role, changed));
         configured.map_err(|error| error.to_string())?;
-        let inward = inward(&config);
-        self.server.configure([dialer, inward], &config);
+        // What may be refused comes first: from here on nothing fails.
+        self.server.configure(dialer, inward(&config), &config);
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
         let notes = ops.configure(config.operation);
@@ -209,7 +220,8 @@ impl RunningRole for Solo {
 
     async fn stop(mut self) {
         self.stack.iter_mut().for_each(|stack| {
-            // The table goes with it; meanwhile new connections pass unaccelerated.
+            // Fails if the kernel refuses, but the table disappears with the process anyway. Until then, new
+            // connections pass unaccelerated.
             let _ = stack.accept(false);
         });
         self.services.stop();
@@ -225,6 +237,7 @@ impl RunningRole for Solo {
 impl Solo {
     async fn start(config: SoloConfig) -> Result<(GatewayOperations, Self), RunError> {
         let now = clock::now();
+        // Tried here, since a refused setting would otherwise fail on each connection.
         config.lan.check("lan")?;
         config.wan.check("wan")?;
         let counters = Arc::new(GatewayCounters::default());
@@ -242,6 +255,7 @@ impl Solo {
             .as_ref()
             .map(|stack| WanStack::install(stack, &config.policies, most, counters.clone()));
         let stack = stack.transpose()?;
+        // With an interception, its own rules bring the replies.
         let alone = stack.is_some() && interception.is_none() && config.transparent;
         let replies = alone.then(Interception::install_for_replies).transpose()?;
         let ops =
@@ -253,9 +267,10 @@ impl Solo {
             ProxyService::new(proxy, upstream, UncarriedAction::Refused)
         }));
         let solo = Self {
-            intake: interception.map(|it| Intake::new(now, it, counters.clone())),
+            intake: interception
+                .map(|interception| Intake::new(now, interception, counters.clone())),
             services,
-            server: Server::new([dialer, inward(&config)], &config, counters.clone()),
+            server: Server::new(dialer, inward(&config), &config, counters.clone()),
             policies: config.policies,
             stack,
             _replies: replies,
@@ -279,7 +294,7 @@ impl Solo {
     }
 }
 
-/// How the proxy reaches servers.
+/// The upstream of the proxy: connections to servers, with the settings of the LAN for its clients.
 fn upstream(
     dialer: &Dialer,
     config: &SoloConfig,
@@ -303,7 +318,7 @@ fn mark(config: &SoloConfig) -> Option<u32> {
     is_intercepted.then_some(PASS_MARK.value)
 }
 
-/// How servers are connected to.
+/// Settings of connections to servers.
 fn dialer(config: &SoloConfig) -> Result<Dialer, RunError> {
     // Whoever may reach loopback may reach the machine's other addresses.
     let own = (!config.allow_loopback).then(OwnAddresses::open).transpose()?;
@@ -317,13 +332,13 @@ fn dialer(config: &SoloConfig) -> Result<Dialer, RunError> {
     })
 }
 
-/// Our own TCP, as a dialer uses it.
+/// The part of our own TCP that a dialer uses; `None` for the kernel's.
 fn dialling(stack: Option<&WanStack>) -> Result<Option<dial::StackDialer>, RunError> {
     let Some(stack) = stack else { return Ok(None) };
     Ok(Some(dial::StackDialer { caller: stack.caller(), own: OwnAddresses::open()? }))
 }
 
-/// How hosts on the LAN are connected to, for connections from the WAN side.
+/// Settings of connections to hosts on the LAN, for connections from the WAN side.
 fn inward(config: &SoloConfig) -> Dialer {
     Dialer {
         side: Arc::new(config.lan.clone()),

@@ -36,21 +36,30 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(
-        [dialer, inward]: [Dialer; 2],
+        dialer: Dialer,
+        inward: Dialer,
         config: &SoloConfig,
         counters: Arc<GatewayCounters>,
     ) -> Self {
-        let (transparent, quick_ack) = (config.transparent, config.lan.quick_ack);
-        Self { dialer, inward, transparent, quick_ack, counters, exhausted: Arc::default() }
+        Self {
+            dialer,
+            inward,
+            transparent: config.transparent,
+            quick_ack: config.lan.quick_ack,
+            counters,
+            exhausted: Arc::default(),
+        }
     }
 
     /// Uses these settings for further clients.
-    pub(super) fn configure(&mut self, [dialer, inward]: [Dialer; 2], config: &SoloConfig) {
-        (self.dialer, self.inward) = (dialer, inward);
-        (self.transparent, self.quick_ack) = (config.transparent, config.lan.quick_ack);
+    pub(super) fn configure(&mut self, dialer: Dialer, inward: Dialer, config: &SoloConfig) {
+        self.dialer = dialer;
+        self.inward = inward;
+        self.transparent = config.transparent;
+        self.quick_ack = config.lan.quick_ack;
     }
 
-    /// Carries an intercepted connection.
+    /// Carries an intercepted connection, whose client was answered before the server.
     pub(super) async fn connect(self, accepted: AcceptedConnection) {
         self.counters.connections.increment();
         let entry = Registered::direct(clock::now(), &self.counters, accepted.open);
@@ -103,8 +112,9 @@ impl Server {
         match connected {
             Ok(dialled) => {
                 let server = dialled.into_end(self.inward.side.quick_ack);
+                // Only now, so that a host whose server is away learns the reason instead of a reset.
                 flow.accept();
-                // One who has made up an address never answers, and must not keep a server for long.
+                // The sender of a forged address never answers, and must not hold a server for long.
                 let connected = timeout(self.inward.timeout, flow.connected()).await;
                 if !matches!(connected, Ok(Ok(()))) {
                     return self.counters.failed.increment();

@@ -82,13 +82,14 @@ impl BundleRequests {
 
     /// Ends transfers whose programs are gone. Their bundles are offered again.
     fn expire_transfers(&self) {
-        let (now, mut state) = (clock::now(), self.state());
+        let now = clock::now();
+        let mut state = self.state();
         let live = |used: Instant| now.saturating_since(used) < IDLE_TIMEOUT;
         state.uploads.retain(|_, upload| live(upload.last_used));
         let gone: Vec<BundleId> = state
             .downloads
             .iter()
-            .filter(|(_, it)| !live(it.last_used))
+            .filter(|(_, download)| !live(download.last_used))
             .map(|(id, _)| *id)
             .collect();
         for id in gone {
@@ -111,7 +112,8 @@ impl BundleRequests {
             BundleRequest::List => {
                 let agent = self.node.agent();
                 let now = clock::unix_millis();
-                BundleAnswer::List(agent.list().map(|(it, at)| status(it, at, now)).collect())
+                let rows = agent.list().map(|(record, state)| status(record, state, now));
+                BundleAnswer::List(rows.collect())
             }
             BundleRequest::State { id } => {
                 let id = BundleId::from_hex(&id).ok_or("an identity has 32 hexadecimal digits")?;
@@ -137,6 +139,7 @@ impl BundleRequests {
         let permit = Arc::clone(&self.upload_permits)
             .try_acquire_owned()
             .map_err(|_| "too many bundles are being sent by programs")?;
+        // The offer has the payload's length only; the blocks around it are made at the end.
         let length = offer.length.saturating_add(MAX_OVERHEAD);
         let begun = self.node.begin(BundleOrigin::Here, None, length, false).await;
         let OfferDecision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
@@ -176,15 +179,16 @@ impl BundleRequests {
     }
 
     async fn end(&self, handle: u64) -> Result<BundleAnswer, String> {
-        let PendingUpload { incoming, offer, destination, name, received: came, .. } =
+        let PendingUpload { incoming, offer, destination, name, received, .. } =
             self.take_upload(handle)?;
-        if came != offer.length {
+        if received != offer.length {
             return Err("the payload is shorter than announced".to_owned());
         }
         let node = &self.node.config.agent.node;
         let [number, text] = SENDERS;
         let service = if node.numbers_services() { number } else { text };
         let source = node.service(service).map_err(|error| error.to_string())?;
+        // With the same time and number, a repeated upload is a duplicate, not a second bundle.
         let (created, sequence) = offer.made.unwrap_or_else(|| (clock::unix_millis(), random()));
         let lifetime = Duration::from_secs(offer.lifetime_s);
         let purpose = if offer.report { BundlePurpose::Reported } else { BundlePurpose::Data };
@@ -247,6 +251,7 @@ impl BundleRequests {
             download.last_used = clock::now();
             download.payload.clone()
         };
+        // An offset beyond the payload reads nothing.
         let begin = (payload.start as u64).saturating_add(offset).min(payload.end as u64);
         let length = (payload.end as u64 - begin).min(MAX_PIECE);
         let bytes = self.node.store.run(move |store| store.read_part(&id, begin, length)).await;

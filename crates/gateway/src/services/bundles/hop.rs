@@ -9,12 +9,12 @@ use bundles::transfer::{
     ReceivedPiece, TransferAnnouncement, TransferError, TransferReception, TransferReplies,
     TransferReply, digest, explain,
 };
-use bundles::{BundleId, BundleOrigin, BundleRefusal, OfferDecision, PeerId, ReturnReason};
+use bundles::{BundleOrigin, BundleRefusal, OfferDecision, PeerId, ReturnReason};
 use slacp::{Destination, ReadOutcome, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
 use super::incoming::{IncomingBundle, StoreOutcome};
-use super::node::BundleNode;
+use super::node::{BundleNode, OutgoingTransfer};
 use crate::clock;
 use crate::hop::{Hop, SessionStream};
 
@@ -23,23 +23,25 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 /// Size of a read, in bytes.
 const READ_SIZE: usize = 64 << 10;
 
-/// Sends a bundle over a session. With `asks` the peer is first asked how much of it is there from
-/// an earlier try.
+/// Sends a bundle over a session with `peer`.
 ///
 /// # Errors
 /// The reason for which the bundle stays here.
 pub(super) async fn send(
     node: &BundleNode,
-    (peer, hop, session): (PeerId, &Hop, SessionId),
-    (id, asks): (BundleId, bool),
-    bytes: Vec<u8>,
+    peer: PeerId,
+    hop: &Hop,
+    session: SessionId,
+    outgoing: OutgoingTransfer,
 ) -> Result<(), ReturnReason> {
+    let OutgoingTransfer { id, asks, bytes } = outgoing;
     // Hashing a large bundle takes tens of milliseconds: on the store's thread it delays no
     // connection.
     let digested = node.store.run(move |_| Ok((digest(&bytes), bytes)));
     let (digest, bytes) = digested.await.map_err(|_| ReturnReason::Lost)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let open = StreamOpening { destination: Destination::Bundles, source, dscp: None };
+    // Each bundle has a stream of its own. Without `asks`, its data leaves with the opening.
     let stream = hop.open(clock::now(), session, open).map_err(|_| ReturnReason::Lost)?;
     let announced = TransferAnnouncement { id, digest, length: bytes.len() as u64, asks };
     match transfer(&stream, announced, &bytes).await {
@@ -93,6 +95,7 @@ struct ReplyReader<'a> {
 impl ReplyReader<'_> {
     async fn next(&mut self) -> Result<TransferReply, ResetReason> {
         loop {
+            // A read may end within a reply: the rest of the bytes is kept for the next one.
             let mut input = &self.read[..];
             let reply = self.replies.handle(&mut input).map_err(prohibited)?;
             self.read = input.to_vec();
@@ -180,7 +183,7 @@ impl BundleReceiver<'_> {
     async fn handle(&mut self, mut input: &[u8]) -> Result<Option<TransferReply>, ResetReason> {
         while let Some(received) = self.reception.handle(&mut input).map_err(prohibited)? {
             let last = match received {
-                ReceivedPiece::Announced(said) => self.begin(said).await?,
+                ReceivedPiece::Announced(announced) => self.begin(announced).await?,
                 ReceivedPiece::Data(data) => match &mut self.incoming {
                     Some(incoming) => {
                         incoming.append(data.to_vec()).await.err().map(TransferReply::refusal)
@@ -198,14 +201,15 @@ impl BundleReceiver<'_> {
     /// Decides on an announced bundle. Returns the last reply if the bundle is not to be sent.
     async fn begin(
         &mut self,
-        said: TransferAnnouncement,
+        announced: TransferAnnouncement,
     ) -> Result<Option<TransferReply>, ResetReason> {
-        let known = Some((said.id, said.digest));
-        let mut begun = self.node.begin(self.from, known, said.length, said.asks).await;
-        if matches!(&begun, Ok(OfferDecision::Take((_, offset))) if *offset > said.length) {
+        let TransferAnnouncement { id, digest, length, asks } = announced;
+        let known = Some((id, digest));
+        let mut begun = self.node.begin(self.from, known, length, asks).await;
+        if matches!(&begun, Ok(OfferDecision::Take((_, offset))) if *offset > length) {
             // The partial file does not hold these bytes; starting anew empties it.
             begun = Err(BundleRefusal::Damaged);
-            let anew = self.node.begin(self.from, known, said.length, false).await;
+            let anew = self.node.begin(self.from, known, length, false).await;
             if matches!(anew, Ok(OfferDecision::Take(_))) {
                 begun = anew;
             }
@@ -214,11 +218,12 @@ impl BundleReceiver<'_> {
             Ok(OfferDecision::Take((incoming, offset))) => {
                 self.incoming = Some(incoming);
                 self.reception.start(offset);
-                if said.asks {
+                if asks {
                     write(self.stream, &TransferReply::From(offset).encode()).await?;
                 }
                 Ok(None)
             }
+            // A duplicate is acknowledged, or its sender would send it again.
             Ok(OfferDecision::Duplicate) => Ok(Some(TransferReply::Stored)),
             Err(why) => Ok(Some(TransferReply::refusal(why))),
         }

@@ -25,7 +25,7 @@ pub(super) struct IncomingBundle {
 
 /// Outcome of a received bundle.
 pub(super) enum StoreOutcome {
-    /// Now on the disk.
+    /// On the disk from now on.
     Stored(BundleId),
     /// Was on the disk before.
     AlreadyStored(BundleId),
@@ -54,8 +54,11 @@ impl BundleNode {
                 return Err(why);
             }
         };
-        let spool = known
-            .map_or_else(|| PartialId::New(self.next_number()), |(_, it)| PartialId::Digest(it));
+        // Only under its digest can a later try find the bytes again.
+        let spool = match known {
+            Some((_, digest)) => PartialId::Digest(digest),
+            None => PartialId::New(self.next_number()),
+        };
         let incoming = IncomingBundle { node: self.clone(), ticket, spool, ended: false };
         let begun = self.store.run(move |store| store.begin(spool, resumed)).await;
         let offset = begun.map_err(|error| self.report_disk_error("take a bundle", &error))?;
@@ -100,7 +103,7 @@ impl IncomingBundle {
     /// # Errors
     /// The reason for which the bundle is refused.
     pub(super) async fn finish(self, from: BundleOrigin) -> Result<StoreOutcome, BundleRefusal> {
-        self.complete(from, |bytes| Ok((bytes, true))).await
+        self.complete(from, |bytes| CompleteBundle { bytes, is_received: true }).await
     }
 
     /// As [`Self::finish`], with a bundle made of the received bytes.
@@ -111,13 +114,14 @@ impl IncomingBundle {
         self,
         make: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static,
     ) -> Result<StoreOutcome, BundleRefusal> {
-        self.complete(BundleOrigin::Here, |bytes| Ok((make(bytes), false))).await
+        let make = |bytes| CompleteBundle { bytes: make(bytes), is_received: false };
+        self.complete(BundleOrigin::Here, make).await
     }
 
     async fn complete(
         self,
         from: BundleOrigin,
-        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), BundleRefusal> + Send + 'static,
+        make: impl FnOnce(Vec<u8>) -> CompleteBundle + Send + 'static,
     ) -> Result<StoreOutcome, BundleRefusal> {
         // A task of its own: it must be completed even if the caller is gone.
         let work = tokio::spawn(async move {
@@ -134,17 +138,9 @@ impl IncomingBundle {
     async fn store(
         mut self,
         from: BundleOrigin,
-        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), BundleRefusal> + Send + 'static,
+        make: impl FnOnce(Vec<u8>) -> CompleteBundle + Send + 'static,
     ) -> Result<StoreOutcome, BundleRefusal> {
-        let spool = self.spool;
-        // Reading and checking a large bundle takes long: the store's thread does it.
-        let whole = self.node.store.run(move |store| {
-            let bytes = store.whole(spool)?;
-            Ok(verify_digest(spool, &bytes).and_then(|()| make(bytes)).and_then(parse_bundle))
-        });
-        let parsed =
-            whole.await.map_err(|error| self.node.report_disk_error("read a bundle", &error));
-        let (summary, other) = match parsed.and_then(|parsed| parsed) {
+        let (summary, other) = match self.parse(make).await {
             Ok(parsed) => parsed,
             Err(why) => {
                 // The same bytes would fail again.
@@ -175,12 +171,29 @@ impl IncomingBundle {
         }
     }
 
+    /// Parses the bundle made of the received bytes.
+    async fn parse(
+        &self,
+        make: impl FnOnce(Vec<u8>) -> CompleteBundle + Send + 'static,
+    ) -> Result<ParsedBundle, BundleRefusal> {
+        let spool = self.spool;
+        // Reading and checking a large bundle takes long: the store's thread does it.
+        let parsed = self.node.store.run(move |store| {
+            let bytes = store.whole(spool)?;
+            Ok(verify_digest(spool, &bytes).and_then(|()| parse_bundle(make(bytes))))
+        });
+        let failed = |error: io::Error| self.node.report_disk_error("read a bundle", &error);
+        parsed.await.map_err(failed)?
+    }
+
     async fn keep(
         mut self,
         record: BundleRecord,
         other: Option<Vec<u8>>,
     ) -> Result<StoreOutcome, BundleRefusal> {
-        let (spool, kept, id) = (self.spool, record.clone(), record.id);
+        let spool = self.spool;
+        let kept = record.clone();
+        let id = record.id;
         let stored = self.node.store.run(move |store| store.keep(spool, &kept, other.as_deref()));
         if let Err(error) = stored.await {
             self.end(false);
@@ -198,6 +211,7 @@ impl IncomingBundle {
         }
         self.node.agent().abandon(self.ticket);
         let spool = self.spool;
+        // Not awaited, since `drop` cannot wait.
         self.node.store.submit(move |store| store.abandon(spool, useful));
     }
 }
@@ -216,15 +230,22 @@ fn verify_digest(spool: PartialId, bytes: &[u8]) -> Result<(), BundleRefusal> {
     }
 }
 
+/// The bytes of a whole bundle.
+struct CompleteBundle {
+    bytes: Vec<u8>,
+    /// The bytes are those received, which are on the disk.
+    is_received: bool,
+}
+
+/// A bundle's summary, and the bytes to store if they differ from those received.
 type ParsedBundle = (BundleSummary, Option<Vec<u8>>);
 
-/// Parses a bundle. The second result is the bytes to store if they differ from those received;
-/// `come` says that `bytes` are as received.
-fn parse_bundle((bytes, come): (Vec<u8>, bool)) -> Result<ParsedBundle, BundleRefusal> {
+fn parse_bundle(complete: CompleteBundle) -> Result<ParsedBundle, BundleRefusal> {
+    let CompleteBundle { bytes, is_received } = complete;
     let (summary, other) = read(&bytes).map_err(|error| {
         tracing::debug!("bundles: {error}");
         BundleRefusal::Malformed
     })?;
-    let other = other.or_else(|| (!come).then_some(bytes));
+    let other = other.or_else(|| (!is_received).then_some(bytes));
     Ok((summary, other))
 }

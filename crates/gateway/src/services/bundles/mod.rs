@@ -38,7 +38,7 @@ const STREAMS_PER_BUNDLE: usize = 4;
 /// A running node. Dropping it ends all its tasks and sessions.
 pub(crate) struct BundleService {
     node: Arc<BundleNode>,
-    desk: BundleRequests,
+    requests: BundleRequests,
     tasks: JoinSet<()>,
     /// Tasks that receive bundles, by peer.
     answering: BTreeMap<PeerId, JoinSet<()>>,
@@ -65,9 +65,14 @@ impl BundleService {
                 tasks.spawn(tcpcl::connect(node.clone(), PeerId(place), *address));
             }
         }
-        let desk = BundleRequests::new(node.clone());
-        let (answering, links, uplink) = Default::default();
-        Ok(Some(Self { node, desk, tasks, answering, links, uplink }))
+        Ok(Some(Self {
+            requests: BundleRequests::new(node.clone()),
+            node,
+            tasks,
+            answering: BTreeMap::new(),
+            links: BTreeMap::new(),
+            uplink: None,
+        }))
     }
 
     fn peer(&self, which: impl Fn(&NodeReach) -> bool) -> Option<PeerId> {
@@ -76,7 +81,7 @@ impl BundleService {
 
     /// The peer that is the terminal of this name.
     fn terminal(&self, name: &str) -> Option<PeerId> {
-        self.peer(|reach| matches!(reach, NodeReach::Terminal(it) if it == name))
+        self.peer(|reach| matches!(reach, NodeReach::Terminal(terminal) if terminal == name))
     }
 
     /// The peer that is the hub.
@@ -97,6 +102,7 @@ impl BundleService {
     fn set_session(&mut self, hop: &Hop, peer: PeerId, session: Option<SessionId>, up: bool) {
         let session = session.filter(|session| hop.peer_takes_bundles(*session));
         let wanted = session.map(|session| (session, up));
+        // On a terminal this is called after every event, so mostly nothing has changed.
         if self.links.get(&peer).copied() == wanted {
             return;
         }
@@ -172,7 +178,8 @@ impl Service for BundleService {
     }
 
     fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
-        let (Some(hop), Some(hub)) = (role.hop, self.hub()) else { return };
+        let Some(hop) = role.hop else { return };
+        let Some(hub) = self.hub() else { return };
         let Uplink { session, is_good, .. } = role.uplink;
         session.into_iter().for_each(|session| self.warn_once(hop, session));
         self.set_session(hop, hub, session, is_good);
@@ -181,9 +188,10 @@ impl Service for BundleService {
     fn answer_operator(&mut self, call: ControlCall) -> Option<ControlCall> {
         while self.tasks.try_join_next().is_some() {}
         let ControlRequest::Bundle(request) = call.request.clone() else { return Some(call) };
-        let desk = self.desk.clone();
+        // A task of its own: most requests wait for the disk, on which the role's loop must not.
+        let requests = self.requests.clone();
         self.tasks.spawn(async move {
-            let answer = desk.answer(request).await;
+            let answer = requests.answer(request).await;
             call.answer(answer.unwrap_or_else(ControlAnswer::Error));
         });
         None

@@ -54,6 +54,14 @@ pub(super) struct OutgoingBundle {
     pub(super) done: oneshot::Sender<Result<(), ReturnReason>>,
 }
 
+/// A bundle, or a part of one, on its way to a peer.
+pub(super) struct OutgoingTransfer {
+    pub(super) id: BundleId,
+    /// The peer may have some of it from an earlier try, and is asked first.
+    pub(super) asks: bool,
+    pub(super) bytes: Vec<u8>,
+}
+
 impl PeerLink {
     /// The largest bundle that the peer is known to accept, in bytes.
     fn largest(&self) -> u64 {
@@ -110,20 +118,25 @@ enum PreparedBundle {
     Parts(BundleParts),
 }
 
-/// Cuts a bundle that is larger than `limit` into parts. `largest` is the peer's limit for a
-/// bundle.
-fn fragment(
-    bytes: Vec<u8>,
-    (limit, largest): (Option<u64>, u64),
-) -> Result<PreparedBundle, PartsError> {
+/// Sizes that decide whether a bundle is cut for a peer, in bytes.
+#[derive(Clone, Copy)]
+struct PartLimits {
+    /// Size above which a bundle goes in parts, if any.
+    preferred: Option<u64>,
+    /// The largest bundle that the link accepts.
+    largest: u64,
+}
+
+/// Cuts a bundle into parts if it is larger than preferred.
+fn fragment(bytes: Vec<u8>, limits: PartLimits) -> Result<PreparedBundle, PartsError> {
     let length = bytes.len() as u64;
-    let Some(limit) = limit.filter(|limit| length > *limit) else {
+    let Some(limit) = limits.preferred.filter(|limit| length > *limit) else {
         return Ok(PreparedBundle::Whole(bytes));
     };
     match parts(&bytes, limit) {
         Ok(parts) => Ok(PreparedBundle::Parts(parts)),
-        // A bundle that cannot be cut still fits the link: `limit` is a preference.
-        Err(_) if length <= largest => Ok(PreparedBundle::Whole(bytes)),
+        // A bundle that cannot be cut still fits the link: the limit is a preference.
+        Err(_) if length <= limits.largest => Ok(PreparedBundle::Whole(bytes)),
         Err(why) => Err(why),
     }
 }
@@ -142,8 +155,8 @@ impl BundleNode {
             return Err(bundles(format!("`inbox`: {} is not a directory", inbox.display())));
         }
         let secure = config.tls.as_ref().map(PeerTls::load).transpose().map_err(bundles)?;
-        let (now, partial) =
-            (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_DIVISOR);
+        let now = clock::unix_millis();
+        let partial = config.agent.limits.bytes.get() / PARTIAL_DIVISOR;
         let (store, records, known) = match BundleStore::open(&config.store, now, partial) {
             Ok(opened) => opened,
             Err(error @ StoreError::System { .. }) => {
@@ -154,7 +167,7 @@ impl BundleNode {
         };
         let count = records.len();
         let window = config.agent.limits.window;
-        let turns = config.agent.peers.iter().map(|_| Semaphore::new(window)).collect();
+        let transfer_permits = config.agent.peers.iter().map(|_| Semaphore::new(window)).collect();
         let agent = Agent::new(config.agent.clone(), records, known);
         let store = StoreHandle::start(store).map_err(RunError::System)?;
         tracing::info!("bundles: node {}, {count} in the store", config.agent.node);
@@ -165,7 +178,7 @@ impl BundleNode {
             store,
             links: Mutex::default(),
             tried: Mutex::default(),
-            transfer_permits: turns,
+            transfer_permits,
             crossed_parts: Mutex::default(),
             started: now,
             work: Notify::new(),
@@ -250,6 +263,7 @@ impl BundleNode {
             let node = self.clone();
             tasks.spawn(async move { node.remove(record, fate).await });
         }
+        // Bundles for the node itself are status reports.
         loop {
             let Some(record) = self.agent().take_arrived(None) else { break };
             let node = self.clone();
@@ -263,7 +277,8 @@ impl BundleNode {
         loop {
             let arrived = self.agent().take_arrived(Some(self.config.file_service()));
             let Some(record) = arrived else { break };
-            let (node, directory) = (self.clone(), directory.clone());
+            let node = self.clone();
+            let directory = directory.clone();
             tasks.spawn(async move { node.deliver(directory, record).await });
         }
     }
@@ -275,14 +290,7 @@ impl BundleNode {
             TaskOutcome::Nothing
         };
         let Some(link) = self.link(peer) else { return returned(ReturnReason::Lost) };
-        let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
-        let (node, limits) = (self.config.agent.node.clone(), self.part_limits(peer, &link));
-        // Rewriting and cutting a large bundle takes long: the store's thread does it.
-        let prepared = self.store.run(move |store| {
-            let bytes = forwarded(&store.read(&id)?, &node, waited);
-            Ok(fragment(bytes, limits))
-        });
-        let prepared = match prepared.await {
+        let prepared = match self.prepare(&record, self.part_limits(peer, &link)).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.warnings.disk("read a bundle", &error);
@@ -293,11 +301,9 @@ impl BundleNode {
         let asks = self.was_tried(&record);
         let sent = match prepared {
             Ok(PreparedBundle::Whole(bytes)) => {
-                self.send_over(peer, &link, (id, asks), bytes).await
+                self.send_over(peer, &link, OutgoingTransfer { id, asks, bytes }).await
             }
-            Ok(PreparedBundle::Parts(parts)) => {
-                self.send_parts((peer, &link), (id, asks), parts).await
-            }
+            Ok(PreparedBundle::Parts(parts)) => self.send_parts(peer, &link, id, asks, parts).await,
             Err(why) => {
                 self.warnings.unwanted(&self.name(BundleOrigin::Peer(peer)), &why.to_string());
                 Err(ReturnReason::Unwanted)
@@ -311,33 +317,45 @@ impl BundleNode {
         TaskOutcome::Nothing
     }
 
-    /// The size above which a bundle goes in parts, if any, and the largest bundle that the link
-    /// accepts.
-    fn part_limits(&self, peer: PeerId, link: &PeerLink) -> (Option<u64>, u64) {
-        let limit = self.config.fragment.get(peer.0).copied().flatten();
-        (limit.map(|limit| limit.get().min(link.largest())), link.largest())
+    /// Reads a bundle from the store as it is to be sent.
+    async fn prepare(
+        &self,
+        record: &BundleRecord,
+        limits: PartLimits,
+    ) -> io::Result<Result<PreparedBundle, PartsError>> {
+        let id = record.id;
+        let node = self.config.agent.node.clone();
+        let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
+        // Rewriting and cutting a large bundle takes long: the store's thread does it. Parts are made at each
+        // try, so that the disk never holds a bundle twice.
+        let prepared = self.store.run(move |store| {
+            let bytes = forwarded(&store.read(&id)?, &node, waited);
+            Ok(fragment(bytes, limits))
+        });
+        prepared.await
     }
 
-    /// Sends a bundle or a part. With `asks` the peer may have some of it from an earlier try.
+    fn part_limits(&self, peer: PeerId, link: &PeerLink) -> PartLimits {
+        let largest = link.largest();
+        let limit = self.config.fragment.get(peer.0).copied().flatten();
+        PartLimits { preferred: limit.map(|limit| limit.get().min(largest)), largest }
+    }
+
+    /// Sends a bundle or a part.
     async fn send_over(
         &self,
         peer: PeerId,
         link: &PeerLink,
-        (id, asks): (BundleId, bool),
-        bytes: Vec<u8>,
+        outgoing: OutgoingTransfer,
     ) -> Result<(), ReturnReason> {
         let _turn = self.transfer_permits.get(peer.0).ok_or(ReturnReason::Lost)?.acquire().await;
         match link {
-            PeerLink::Hop(hop, session) => {
-                hop::send(self, (peer, hop, *session), (id, asks), bytes).await
-            }
+            PeerLink::Hop(hop, session) => hop::send(self, peer, hop, *session, outgoing).await,
             PeerLink::Tcp(session, _) => {
-                let (done, told) = oneshot::channel();
-                session
-                    .send(OutgoingBundle { bytes, done })
-                    .await
-                    .map_err(|_| ReturnReason::Lost)?;
-                told.await.unwrap_or(Err(ReturnReason::Lost))
+                let (done, outcome) = oneshot::channel();
+                let bundle = OutgoingBundle { bytes: outgoing.bytes, done };
+                session.send(bundle).await.map_err(|_| ReturnReason::Lost)?;
+                outcome.await.unwrap_or(Err(ReturnReason::Lost))
             }
         }
     }
@@ -346,14 +364,16 @@ impl BundleNode {
     /// before.
     async fn send_parts(
         &self,
-        (peer, link): (PeerId, &PeerLink),
-        (whole, asks): (BundleId, bool),
+        peer: PeerId,
+        link: &PeerLink,
+        whole: BundleId,
+        asks: bool,
         parts: BundleParts,
     ) -> Result<(), ReturnReason> {
         let has = self.crossed_parts().get(&whole).cloned().unwrap_or_default();
         let left = parts.into_iter().filter(|(part, _)| !has.contains(part));
         let sent = left.map(|(part, bytes)| async move {
-            self.send_over(peer, link, (part, asks), bytes).await?;
+            self.send_over(peer, link, OutgoingTransfer { id: part, asks, bytes }).await?;
             let mut passed = self.crossed_parts();
             // Forgetting them costs another crossing only.
             if passed.len() >= MAX_CROSSED && !passed.contains_key(&whole) {
@@ -387,6 +407,7 @@ impl BundleNode {
         self.tried.lock().expect("nobody panics while holding the list").remove(&id);
         self.crossed_parts().remove(&id);
         // Parts are not delivered: the joined bundle will be.
+        // Before the removal, since the report is made of the stored bundle.
         if record.part.is_none() || fate != BundleFate::Delivered {
             self.send_stored_report(id, happening(fate)).await;
         }
@@ -426,7 +447,7 @@ impl BundleNode {
             let (summary, _) = read(&bytes).map_err(io::Error::other)?;
             let unnamed = || FileName::new(&format!("{id}.bundle")).expect("it is a good one");
             let name = summary.file_name.unwrap_or_else(unnamed);
-            store.deliver(&inbox, (&id, &name), &bytes[summary.payload])
+            store.deliver(&inbox, &id, &name, &bytes[summary.payload])
         });
         // Fails only if the bundle is not being delivered.
         let outcome = match delivered.await {
@@ -446,7 +467,9 @@ impl BundleNode {
 
     /// Joins the parts of a bundle, and stores the whole.
     async fn join(self: Arc<Self>, join: FragmentJoin) -> TaskOutcome {
-        let (wanted, number) = (join.parts.clone(), self.next_number());
+        let wanted = join.parts.clone();
+        let number = self.next_number();
+        // Decoding and joining takes long for a large bundle: the store's thread does it.
         let joined = self.store.run(move |store| {
             let mut joiner = FragmentJoiner::default();
             for id in &wanted {
@@ -483,8 +506,8 @@ impl BundleNode {
 
     /// Sends a status report about a bundle if it asks for one (RFC 9171 §6.1).
     pub(super) fn send_report(self: &Arc<Self>, about: &BundleSummary, what: ReportedEvent) {
-        let now = (clock::now(), clock::unix_millis());
-        let Some(bytes) = self.agent().report(now, about, what, random()) else { return };
+        let report = self.agent().report(clock::now(), clock::unix_millis(), about, what, random());
+        let Some(bytes) = report else { return };
         let node = self.clone();
         tokio::spawn(async move {
             if let Ok(OfferDecision::Take((incoming, _))) =

@@ -96,6 +96,7 @@ impl PeerTls {
             Some(SessionEvent::Finished(end)) => return Err(end.to_string()),
             _ => return Err("no contact header from the peer".to_owned()),
         }
+        // The roles of TLS follow those of TCPCL (RFC 9174 §4.4): the active side is the client.
         let handshake = async {
             Ok(match role {
                 ConnectionRole::Active => {

@@ -67,13 +67,14 @@ impl SessionTable {
 }
 
 pub(super) async fn listen(node: Arc<BundleNode>, listener: TcpListener) {
-    let (mut connections, slots) =
-        (JoinSet::new(), ConnectionSlots::new(MAX_CONNECTIONS, MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    let slots = ConnectionSlots::new(MAX_CONNECTIONS, MAX_CONNECTIONS);
     loop {
         while let Some(ended) = connections.try_join_next() {
             log_panic(ended);
         }
         match listener.accept().await {
+            // A socket for both IP versions shows IPv4 addresses as mapped ones.
             Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
                 let Some(slot) = slots.take(clock::now(), client_network(from.ip())) else {
                     tracing::debug!(
@@ -84,8 +85,7 @@ pub(super) async fn listen(node: Arc<BundleNode>, listener: TcpListener) {
                 let node = node.clone();
                 slots.serve(&mut connections, slot, async move |slot| {
                     let end =
-                        run_session(&node, socket, (ConnectionRole::Passive, Some(slot)), None)
-                            .await;
+                        run_session(&node, socket, ConnectionRole::Passive, Some(slot), None).await;
                     tracing::info!("bundles: session with {from} over: {end}");
                 });
             }
@@ -105,7 +105,7 @@ pub(super) async fn connect(node: Arc<BundleNode>, peer: PeerId, address: Socket
             Ok(socket) => {
                 let began = clock::now();
                 let end =
-                    run_session(&node, socket, (ConnectionRole::Active, None), Some(peer)).await;
+                    run_session(&node, socket, ConnectionRole::Active, None, Some(peer)).await;
                 tracing::info!("bundles: session with {address} over: {end}");
                 // Only a session that has lasted shows that connecting is of use.
                 if clock::now().saturating_since(began) > RETRY_PAUSES.1 {
@@ -128,7 +128,7 @@ struct TcpclSession<'a> {
     writer: BoxedWriter,
     /// The peer's certificate, with TLS.
     shown: Option<PeerCertificate>,
-    /// The peer, once identified.
+    /// The peer; `None` until it is identified.
     peer: Option<PeerId>,
     /// The only peer accepted, on connections that we made.
     expected: Option<PeerId>,
@@ -146,7 +146,8 @@ struct TcpclSession<'a> {
 async fn run_session(
     node: &Arc<BundleNode>,
     socket: TcpStream,
-    (role, slot): (ConnectionRole, Option<HeldSlot<IpAddr>>),
+    role: ConnectionRole,
+    slot: Option<HeldSlot<IpAddr>>,
     expected: Option<PeerId>,
 ) -> String {
     let config = SessionConfig {
@@ -154,27 +155,16 @@ async fn run_session(
         largest: node.config.agent.limits.largest.get(),
         tls: node.secure.is_some(),
     };
-    // Without it, transfers are only slower.
-    let _ = socket.set_nodelay(true);
     let mut session = TcpclConnection::new(clock::now(), role, config);
-    let (mut reader, writer, shown): (BoxedReader, BoxedWriter, _) = match &node.secure {
-        None => {
-            let (reader, writer) = socket.into_split();
-            (Box::new(reader), Box::new(writer), None)
-        }
-        Some(secure) => match secure.negotiate(socket, &mut session, role, expected).await {
-            Err(end) => return end,
-            Ok((stream, shown)) => {
-                let (reader, writer) = tokio::io::split(stream);
-                (Box::new(reader), Box::new(writer), Some(shown))
-            }
-        },
+    let ends = match open_ends(node, socket, &mut session, role, expected).await {
+        Ok(ends) => ends,
+        Err(end) => return end,
     };
     let mut talk = TcpclSession {
         node,
         session,
-        writer,
-        shown,
+        writer: ends.writer,
+        shown: ends.shown,
         peer: None,
         expected,
         number: node.next_number(),
@@ -184,10 +174,46 @@ async fn run_session(
         queue: None,
         ends: None,
     };
+    let mut reader = ends.reader;
     let end = talk.run(&mut reader).await;
     talk.unregister();
+    // The session is over already: a peer that does not read must not hold the connection slot.
     let _ = timeout(CLOSE_TIMEOUT, talk.writer.shutdown()).await;
     end
+}
+
+/// The two directions of a connection, with or without TLS.
+struct ConnectionEnds {
+    reader: BoxedReader,
+    writer: BoxedWriter,
+    /// The peer's certificate, with TLS.
+    shown: Option<PeerCertificate>,
+}
+
+/// Prepares a connection for a session: with TLS, if the node is configured for it.
+///
+/// # Errors
+/// The reason for which the session ends.
+async fn open_ends(
+    node: &BundleNode,
+    socket: TcpStream,
+    session: &mut TcpclConnection,
+    role: ConnectionRole,
+    expected: Option<PeerId>,
+) -> Result<ConnectionEnds, String> {
+    // Without it, transfers are only slower.
+    let _ = socket.set_nodelay(true);
+    let Some(secure) = &node.secure else {
+        let (reader, writer) = socket.into_split();
+        return Ok(ConnectionEnds {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            shown: None,
+        });
+    };
+    let (stream, shown) = secure.negotiate(socket, session, role, expected).await?;
+    let (reader, writer) = tokio::io::split(stream);
+    Ok(ConnectionEnds { reader: Box::new(reader), writer: Box::new(writer), shown: Some(shown) })
 }
 
 impl TcpclSession<'_> {
@@ -339,7 +365,8 @@ impl TcpclSession<'_> {
     }
 
     async fn finish(&mut self) {
-        let (Some(incoming), Some(peer)) = (self.incoming.take(), self.peer) else {
+        let Some(peer) = self.peer else { return self.refuse(BundleRefusal::Busy) };
+        let Some(incoming) = self.incoming.take() else {
             return self.refuse(BundleRefusal::Busy);
         };
         match incoming.finish(BundleOrigin::Peer(peer)).await {
@@ -378,6 +405,7 @@ impl TcpclSession<'_> {
 
     fn return_bundle(&mut self, why: ReturnReason) {
         let Some(OutgoingBundle { done, .. }) = self.sending.take() else { return };
+        // Fails only while the node ends.
         let _ = done.send(Err(why));
     }
 

@@ -73,7 +73,7 @@ async fn listening_with(
 }
 
 async fn ask(node: &BundleService, request: BundleRequest) -> Result<BundleAnswer, String> {
-    match node.desk.answer(request).await? {
+    match node.requests.answer(request).await? {
         ControlAnswer::Bundle(answer) => Ok(*answer),
         other => panic!("{other:?}"),
     }
@@ -149,7 +149,7 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     let second = config("ipn:2.0", stores[1].path(), &[("ipn:1.0", NodeReach::Connect(address))]);
     let node = BundleService::start(second.clone()).await.unwrap().unwrap();
     let made = |number| (clock::unix_millis(), number);
-    let large: Vec<u8> = (0..1_500_000u32).map(|it| (it / 7) as u8).collect();
+    let large: Vec<u8> = (0..1_500_000u32).map(|number| (number / 7) as u8).collect();
     let twice = made(1);
     let id = send(&node, "ipn:1.7", &large, twice).await.unwrap();
     assert!(until(async || take(&first, "7").await).await == large);
@@ -221,7 +221,7 @@ async fn strangers_and_liars_get_nothing_in() {
     told(address, &with(ContactHeader::OURS.encode().to_vec(), &whole(b"early"), b"early")).await;
 
     // No bundle, a bundle of another node, and one that is cut off.
-    let refused = |said: &[u8]| said.windows(2).any(|it| it == [3, 4]);
+    let refused = |said: &[u8]| said.windows(2).any(|pair| pair == [3, 4]);
     let (ours, own) = ("ipn:1.7".parse().unwrap(), "ipn:2.7".parse().unwrap());
     let stranger = "ipn:9.7".parse().unwrap();
     let made = |source| NewBundle {
@@ -250,7 +250,7 @@ async fn strangers_and_liars_get_nothing_in() {
     // After all that, the peer is served.
     let said = with(greeting("ipn:2.0"), &whole(&good), &good);
     let said = told(address, &with(said, &term, b"")).await;
-    assert!(said.windows(2).any(|it| it == [2, 3]), "acknowledged: {said:?}");
+    assert!(said.windows(2).any(|pair| pair == [2, 3]), "acknowledged: {said:?}");
     assert_eq!(take(&node, "7").await, Some(b"payload".to_vec()));
     let partial = std::fs::read_dir(store.path().join("partial")).unwrap().count();
     assert_eq!(partial, 0, "nothing is left of what did not come");

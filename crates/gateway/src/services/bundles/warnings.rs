@@ -18,6 +18,7 @@ pub(super) struct BundleWarnings {
 
 impl Default for BundleWarnings {
     fn default() -> Self {
+        // Ten reports a second, after a burst of up to a hundred.
         Self { last: Mutex::default(), reports: Mutex::new(TokenBucket::new(10, 100)) }
     }
 }

@@ -129,6 +129,7 @@ impl DlepDriver {
         match event {
             DriverEvent::Time => {}
             DriverEvent::Offer(from, datagram) => self.router.handle_offer(now, from, &datagram),
+            // As after a failure to send: the next signal opens the sockets again.
             DriverEvent::NoOffers => self.signals = None,
             DriverEvent::Opened(Ok(stream)) => {
                 self.wire = ModemConnection::Open(stream, Vec::new());
@@ -165,7 +166,7 @@ impl DlepDriver {
                     ModemLocation::Discover(interface) => Some(interface.clone()),
                     ModemLocation::At(_) => None,
                 };
-                let (gtsm, heartbeat) = (self.config.gtsm, self.config.heartbeat);
+                let DlepConfig { gtsm, heartbeat, .. } = self.config;
                 let opening = signals::connect(modem, interface, gtsm, heartbeat);
                 self.wire = ModemConnection::Opening(Box::pin(opening));
             }
@@ -176,6 +177,7 @@ impl DlepDriver {
 
     fn send_signal(&mut self, signal: &[u8]) -> io::Result<()> {
         let ModemLocation::Discover(interface) = &self.config.modem else { return Ok(()) };
+        // At the first signal, and again after a failure.
         if self.signals.is_none() {
             self.signals = Some(SignalSockets::open(interface, self.config.gtsm)?);
         }
@@ -221,6 +223,7 @@ impl ModemConnection {
                 if let Err(error) = ready {
                     return DriverEvent::Closed(error.to_string());
                 }
+                // What the modem sends meanwhile waits in the kernel.
                 if !unsent.is_empty() {
                     continue;
                 }

@@ -44,6 +44,7 @@ impl SignalSockets {
         let index = nix::net::if_::if_nametoindex(interface)?;
         match (open_v4(interface), open_v6(interface, index)) {
             (Err(error), Err(_)) => Err(error),
+            // A link may have one version of IP only.
             (v4, v6) => Ok(Self { v4: v4.ok(), v6: v6.ok().map(|socket| (socket, index)), gtsm }),
         }
     }
@@ -106,7 +107,8 @@ fn receive(socket: &UdpSocket) -> io::Result<(SocketAddr, Option<i32>, Vec<u8>)>
     let mut control = nix::cmsg_space!(i32);
     let taken = socket.try_io(Interest::READABLE, || {
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+        let fd = socket.as_raw_fd();
+        let flags = MsgFlags::MSG_DONTWAIT;
         let message = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut control), flags)?;
         let hops = message.cmsgs()?.find_map(|control| match control {
             ControlMessageOwned::Ipv4Ttl(hops) | ControlMessageOwned::Ipv6HopLimit(hops) => {
@@ -141,6 +143,7 @@ fn open_v6(interface: &str, index: u32) -> io::Result<UdpSocket> {
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_multicast_if_v6(index)?;
     socket.set_multicast_hops_v6(GTSM_TTL.into())?;
+    // As for IPv4.
     setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
     bind(socket, |port| (Ipv6Addr::UNSPECIFIED, port).into())
 }
@@ -170,6 +173,7 @@ pub(super) async fn connect(
             socket.bind_device(Some(interface.as_bytes()))?;
         }
         if gtsm {
+            // The kernel then drops what a router has forwarded (RFC 5082).
             socket_options::stay_on_link(&socket, modem.is_ipv6())?;
         }
         // Keeps us from intercepting the connection. Fails without privilege, but then nothing is

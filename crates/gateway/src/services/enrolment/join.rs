@@ -41,21 +41,21 @@ pub enum JoinError {
         "no hub of this token answers ({hubs}): check the network, that the hub runs, and that the token has neither expired nor been used"
     )]
     Silence {
-        /// Addresses of the hubs.
+        /// Addresses of the token's hubs, with commas between them.
         hubs: String,
     },
     /// The hub refused the key.
     #[error("{hub} refuses the key: has the token been used? The hub's log says why")]
     Refused {
-        /// Address of the hub.
+        /// Address of the hub that refuses it.
         hub: String,
     },
-    /// A system call failed.
+    /// A system call failed before the hub could be asked.
     #[error("cannot ask {hub}: {cause}")]
     System {
-        /// Address of the hub.
+        /// Address of the hub to be asked.
         hub: String,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// No key can be generated.
@@ -97,22 +97,24 @@ async fn join_at(
     // A name that does not resolve here may still have a TCP address.
     let addresses = tokio::net::lookup_host(hub.address.as_str()).await;
     let addresses: Vec<SocketAddr> = addresses.map(Iterator::collect).unwrap_or_default();
+    // UDP goes first: TCP is for networks that block it.
     let by_udp = if hub.tcp.is_some() { UDP_TIMEOUT } else { JOIN_TIMEOUT };
     if !addresses.is_empty() {
         let path = JoinPath::Udp(UdpSocket::from_std(non_blocking(&addresses)?)?);
-        if let Some(done) = enrol_over(path, by_udp, hub, &addresses, (token, key)).await? {
+        if let Some(done) = enrol_over(path, by_udp, hub, &addresses, token, key).await? {
             return Ok(Some(done));
         }
     }
     let Some(tcp) = &hub.tcp else { return Ok(None) };
     let links = TcpLinks::new();
     let Some(events) = links.take_events() else { return Ok(None) };
-    let usual = (&LocalEnd::default(), None);
-    let Ok((id, over)) = links.connect_to(tcp, usual).await else { return Ok(None) };
+    let Ok((id, over)) = links.connect_to(tcp, &LocalEnd::default(), None).await else {
+        return Ok(None);
+    };
     // Over TCP, the endpoint needs an address only to identify the hub.
     let addresses = [over];
     links.divert(0, &addresses, Some(id));
-    enrol_over(JoinPath::Tcp(links, events), JOIN_TIMEOUT, hub, &addresses, (token, key)).await
+    enrol_over(JoinPath::Tcp(links, events), JOIN_TIMEOUT, hub, &addresses, token, key).await
 }
 
 fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
@@ -127,7 +129,8 @@ async fn enrol_over(
     patience: Duration,
     hub: &HubContact,
     addresses: &[SocketAddr],
-    (token, key): (&JoinToken, &PrivateKey),
+    token: &JoinToken,
+    key: &PrivateKey,
 ) -> io::Result<Option<bool>> {
     let endpoint = |identity: KeyPair| {
         let seed = random_bytes().map_err(io::Error::other)?;
@@ -190,7 +193,8 @@ enum JoinPath {
 
 impl JoinPath {
     async fn send_all(&self, endpoint: &mut Endpoint) {
-        let (now, mut datagram) = (clock::now(), Vec::new());
+        let now = clock::now();
+        let mut datagram = Vec::new();
         endpoint.handle_timeout(now);
         while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
             // A lost datagram is repeated by the protocol.
@@ -199,7 +203,7 @@ impl JoinPath {
                     let to = mapped_for(to, socket.local_addr());
                     let _ = socket.send_to(&datagram, to).await;
                 }
-                Self::Tcp(links, _) => drop(links.send((0, to), None, &datagram)),
+                Self::Tcp(links, _) => drop(links.send(0, to, None, &datagram)),
             }
         }
     }
@@ -209,6 +213,7 @@ impl JoinPath {
         match self {
             Self::Udp(socket) => loop {
                 let mut datagram = vec![0; 1 << 16];
+                // An error is an ICMP message about an earlier datagram, which is repeated.
                 if let Ok((length, from)) = socket.recv_from(&mut datagram).await {
                     datagram.truncate(length);
                     return Some((from, datagram));

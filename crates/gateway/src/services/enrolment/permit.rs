@@ -42,29 +42,29 @@ pub enum PermitError {
     /// The name cannot be the name of a file.
     #[error("{name:?} is not a valid terminal name: expected letters, digits, `-`, `_` and `.`")]
     Name {
-        /// The rejected name.
+        /// The rejected name, as it was given.
         name: String,
     },
     /// A terminal of this name exists.
     #[error("there is a terminal {name:?} already")]
     Exists {
-        /// The name of both.
+        /// The name, which both would have.
         name: String,
     },
     /// No terminal has this name.
     #[error("there is no permit for {name:?}: expected one of {known}")]
     Unknown {
-        /// The name looked for.
+        /// The name that was looked for.
         name: String,
-        /// Names of all permits.
+        /// Names of all permits, with commas between them.
         known: String,
     },
     /// The file cannot be written or removed.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
-        /// Path of the file.
+        /// Path of the permit's file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// No key can be generated.
@@ -90,7 +90,7 @@ enum PermitStore {
 /// An invitation for a new terminal.
 #[derive(Debug, Clone)]
 pub struct Invitation {
-    /// Name of the terminal.
+    /// Name of the terminal, which is also that of its permit.
     pub name: String,
     /// The hub's address for the terminal: host and UDP port.
     pub hub: HubAddress,
@@ -151,6 +151,7 @@ impl Invitation {
         if permits.all().iter().any(|terminal| terminal.name == *name) {
             return Err(PermitError::Exists { name: name.clone() });
         }
+        // The permit has its public key only, so that a reader of the permits cannot join.
         let secret = PrivateKey::generate()?;
         let text = self.text(&secret.public());
         match store {
@@ -207,7 +208,7 @@ pub fn revoke(hub: &Path, name: &str) -> Result<(), PermitError> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListedTerminal {
-    /// Name of the terminal.
+    /// Name of the terminal in its permit.
     pub name: String,
     /// Its public key, or its invitation's.
     pub key: String,
@@ -215,7 +216,7 @@ pub struct ListedTerminal {
     pub invited: bool,
     /// End of the permit or the invitation (RFC 3339).
     pub expires: Option<String>,
-    /// Networks of its clients.
+    /// Networks that its clients are in.
     pub networks: Vec<String>,
 }
 

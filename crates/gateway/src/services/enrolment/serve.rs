@@ -26,20 +26,26 @@ pub(crate) fn is_enrolment(destination: &Destination) -> bool {
     matches!(destination, Destination::Name(name, _) if name.as_str() == ENROL_HOST)
 }
 
-/// Receives the key of the terminal `name` on `stream`, and replaces the key `invitation` in its
-/// permit with it. Keys of other terminals are refused.
-pub(crate) async fn serve(
-    stream: SessionStream,
-    (name, invitation): (String, PublicKey),
-    others: BTreeSet<PublicKey>,
-    (place, etcd): (PermitLocation, Option<EtcdClient>),
-) {
+/// An invitation to be replaced with its terminal's key.
+pub(crate) struct PendingEnrolment {
+    /// Name of the terminal, for the log.
+    pub(super) name: String,
+    pub(super) invitation: PublicKey,
+    /// Keys of all terminals, which this one must not have.
+    pub(super) others: BTreeSet<PublicKey>,
+    pub(super) permit: PermitLocation,
+    pub(super) etcd: Option<EtcdClient>,
+}
+
+/// Receives the terminal's key on `stream`, and writes it into the permit in place of the invitation.
+pub(crate) async fn serve(stream: SessionStream, enrolment: PendingEnrolment) {
+    let PendingEnrolment { name, invitation, others, permit, etcd } = enrolment;
     let key = match timeout(KEY_TIMEOUT, read(&stream)).await {
         Ok(Ok(key)) => key,
         Ok(Err(reason)) => return stream.reset(reason),
         Err(_) => return stream.reset(ResetReason::TimedOut),
     };
-    let written = match (&place, etcd) {
+    let written = match (&permit, etcd) {
         _ if others.contains(&key) => Err(io::Error::other("another terminal has its key")),
         (PermitLocation::File(path), _) => write(path, &invitation, &key),
         (PermitLocation::Etcd(permit), Some(etcd)) => put(&etcd, permit, &invitation, &key).await,
@@ -108,8 +114,14 @@ mod tests {
             assert!(alarm.poll(|context| near.poll_write(context, said.as_bytes())).is_ready());
             near.finish().unwrap();
             hops.run();
-            let place = (PermitLocation::File(permit.clone()), None);
-            let served = serve(far, ("ship".to_owned(), invitation), [other].into(), place);
+            let enrolment = PendingEnrolment {
+                name: "ship".to_owned(),
+                invitation,
+                others: [other].into(),
+                permit: PermitLocation::File(permit.clone()),
+                etcd: None,
+            };
+            let served = serve(far, enrolment);
             // One that has joined waits for the end of its session.
             assert_eq!(timeout(Duration::ZERO, served).await.is_err(), is_taken);
             let written = fs::read_to_string(&permit).unwrap();

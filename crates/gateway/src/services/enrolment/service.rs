@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::super::{Service, Surroundings};
 use super::etcd::EtcdClient;
+use super::serve::PendingEnrolment;
 use super::{is_enrolment, serve};
 use crate::hop::SessionStream;
 use crate::runtime::joined;
@@ -36,19 +37,25 @@ impl Service for Enrolments {
     ) {
         let terminal = role.terminal(stream.session()).filter(|terminal| terminal.invited);
         let permits = role.hub.as_ref().map(|hub| hub.permits);
-        let place = terminal.zip(permits);
-        let place = place.and_then(|(terminal, permits)| permits.location_of(&terminal.name));
-        let (Some(terminal), Some(permits), Some(place)) = (terminal, permits, place) else {
+        let found = terminal.zip(permits).and_then(|(terminal, permits)| {
+            Some((terminal, permits, permits.location_of(&terminal.name)?))
+        });
+        let Some((terminal, permits, permit)) = found else {
             return role.refuse(stream, open, ResetReason::Prohibited);
         };
         if !self.enrolling.insert(terminal.key) {
             return role.refuse(stream, open, ResetReason::Limit);
         }
-        let (name, key) = (terminal.name.clone(), terminal.key);
-        let place = (place, permits.config().etcd.as_ref().map(EtcdClient::new));
-        let others = permits.all().iter().map(|terminal| terminal.key).collect();
+        let key = terminal.key;
+        let enrolment = PendingEnrolment {
+            name: terminal.name.clone(),
+            invitation: key,
+            others: permits.all().iter().map(|terminal| terminal.key).collect(),
+            permit,
+            etcd: permits.config().etcd.as_ref().map(EtcdClient::new),
+        };
         self.tasks.spawn(async move {
-            serve(stream, (name, key), others, place).await;
+            serve(stream, enrolment).await;
             key
         });
     }

@@ -22,7 +22,7 @@ const MAX_HUBS: usize = 8;
 /// An invitation as the terminal gets it.
 #[derive(Debug, Clone)]
 pub struct JoinToken {
-    /// Name of the terminal.
+    /// Name that the operator gave the terminal.
     pub name: String,
     /// Its hubs, at least one.
     pub hubs: Vec<HubContact>,

@@ -45,7 +45,7 @@ impl HttpConnection {
         match self.send_response(request, head, None, "fwd=bypass").await {
             // The client is to retry on another connection (RFC 9110 §15.5.20).
             ConnectionState::Open => ConnectionState::Close,
-            fate => fate,
+            state => state,
         }
     }
 
@@ -66,11 +66,11 @@ impl HttpConnection {
         let (with, rest) = body.split_at(body.len().min(MAX_BODY_WITH_HEAD));
         first.extend_from_slice(with);
         let client = self.client();
-        let said = async {
+        let sent = async {
             client.write(&first).await?;
             client.write(rest).await
         };
-        match said.await {
+        match sent.await {
             Ok(()) if keeps => ConnectionState::Open,
             Ok(()) => ConnectionState::Close,
             Err(reason) => ConnectionState::Broken(reason),

@@ -15,7 +15,9 @@ use super::flight::{LeadingRequest, RequestRole, SharedResponse, SharedWaitError
 use super::secure::{TlsConnection, TlsTransport};
 use super::sites::{HANDSHAKE_TIMEOUT, HelloOutcome, HelloReader, OriginServer, TlsSite};
 use super::upstream::{UpstreamConnection, UpstreamTransport, session};
-use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
+use super::wire::{
+    BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
+};
 use super::{HttpShared, refresh};
 use crate::clock;
 use crate::figures::connections::{ConnectionOrigin, Registered};
@@ -68,7 +70,7 @@ enum NextInput {
 /// State of a client's connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// Open for another request.
+    /// Open for the client's next request.
     Open,
     /// To be closed: the response is complete.
     Close,
@@ -93,11 +95,10 @@ impl HttpConnection {
         let _ = socket_options::prepare(&socket, &shared.upstreams.counters.keepalive);
         // If the gateway dies, a FIN would make a response that was cut off look complete.
         socket_options::reset_when_closed(&socket, true);
-        let (leg, inlet) = (TcpLeg::new(socket), ReadBuffer::default());
         Self {
             shared,
-            leg,
-            inlet,
+            leg: TcpLeg::new(socket),
+            inlet: ReadBuffer::default(),
             open,
             upstream: None,
             has_request: false,
@@ -111,7 +112,8 @@ impl HttpConnection {
         let shared = self.shared.clone();
         let counters = &*shared.upstreams.counters;
         counters.connections.increment();
-        let (now, open) = (clock::now(), self.open.clone());
+        let now = clock::now();
+        let open = self.open.clone();
         let entry = match session(&shared.upstreams, *shared.route.borrow(), &open) {
             Some(session) => Registered::new(now, counters, session, open, ConnectionOrigin::Here),
             None => Registered::direct(now, counters, open),
@@ -155,6 +157,7 @@ impl HttpConnection {
     async fn terminate_tls(&mut self) -> Result<Option<ConnectionState>, ResetReason> {
         let site = match timeout(HEAD_TIMEOUT, self.read_client_hello()).await {
             Ok(Ok(Some(site))) => site,
+            // The client's TLS ends at its server, as without us.
             Ok(Ok(None)) | Err(_) => return Ok(Some(ConnectionState::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
@@ -196,12 +199,12 @@ impl HttpConnection {
         if port(&self.open.destination).is_some_and(|port| self.shared.sites.take(port)) {
             match self.terminate_tls().await {
                 Ok(None) => {}
-                Ok(Some(fate)) => return fate,
+                Ok(Some(state)) => return state,
                 Err(reason) => return ConnectionState::Broken(reason),
             }
         }
         loop {
-            let fate = match self.next_input().await {
+            let state = match self.next_input().await {
                 Ok(NextInput::Request(request, framing)) => {
                     self.handle(request, framing, entry).await
                 }
@@ -209,8 +212,8 @@ impl HttpConnection {
                 Ok(NextInput::End) => ConnectionState::Close,
                 Err(reason) => ConnectionState::Broken(reason),
             };
-            if fate != ConnectionState::Open {
-                return fate;
+            if state != ConnectionState::Open {
+                return state;
             }
         }
     }
@@ -292,11 +295,8 @@ impl HttpConnection {
         entry: &Registered<'_>,
     ) -> ConnectionState {
         let client = client_network(self.open.source.ip());
-        let key = CacheKey {
-            destination: key_destination(&self.open.destination, self.secure.is_some()),
-            host: request.host().unwrap_or_default(),
-            target: request.target.clone(),
-        };
+        let key = self.cache_key(&request);
+        let kept = self.shared.kept.clone();
         // The server is authenticated for this host only.
         if let Some((site, _)) = &self.secure
             && !matches_host(&request, &site.host)
@@ -304,43 +304,55 @@ impl HttpConnection {
             return self.misdirected(&request).await;
         }
         let now = clock::unix_time();
-        let mut plan = self
-            .shared
-            .kept
-            .change(|cache| cache.handle_request(now, key.clone(), &request, framing, client));
+        let mut plan =
+            kept.change(|cache| cache.handle_request(now, key.clone(), &request, framing, client));
         let mut waits = MAX_WAITS;
         loop {
             match plan {
                 RequestAction::Answer(answer, again) => {
                     if let Some((head, asked)) = again {
-                        let open = (self.open.clone(), self.server().cloned());
-                        tokio::spawn(refresh::refresh(self.shared.clone(), open, head, asked));
+                        self.spawn_refresh(head, asked);
                     }
                     // The body could not be read from disk: the cache decides again, without it.
-                    if let Some(fate) = self.answer(&request, answer, "hit").await {
-                        return fate;
+                    if let Some(state) = self.answer(&request, answer, "hit").await {
+                        return state;
                     }
                 }
                 RequestAction::Ask(head, asked) => match self.join_or_lead(&asked, waits) {
                     Some(flight) => match self.follow(flight, &request).await {
-                        Ok(fate) => return fate,
+                        Ok(state) => return state,
                         Err(SharedWaitError::MayWaitAgain) => waits -= 1,
                         Err(SharedWaitError::AskServer) => waits = 0,
                     },
                     None => {
-                        let fate = self.forward(&request, head, asked, framing, entry).await;
+                        let state = self.forward(&request, head, asked, framing, entry).await;
                         self.lead = None;
-                        return fate;
+                        return state;
                     }
                 },
                 RequestAction::Unavailable => return self.unavailable(&request, "fwd=miss").await,
             }
             let now = clock::unix_time();
-            plan = self
-                .shared
-                .kept
-                .change(|cache| cache.reconsider(now, key.clone(), &request, framing, client));
+            plan =
+                kept.change(|cache| cache.reconsider(now, key.clone(), &request, framing, client));
         }
+    }
+
+    fn cache_key(&self, request: &RequestHead) -> CacheKey {
+        // Under the destination as well as the `Host`: with a server of its own, a client could otherwise
+        // store responses in the name of any host for all others.
+        CacheKey {
+            destination: key_destination(&self.open.destination, self.secure.is_some()),
+            host: request.host().unwrap_or_default(),
+            target: request.target.clone(),
+        }
+    }
+
+    /// Validates a stale response that is being used. In a task of its own: the client may leave.
+    fn spawn_refresh(&self, head: RequestHead, asked: ForwardedRequest) {
+        let open = self.open.clone();
+        let server = self.server().cloned();
+        tokio::spawn(refresh::refresh(self.shared.clone(), open, server, head, asked));
     }
 
     /// Returns the response in flight to wait for, if another client has sent the same request.
@@ -369,16 +381,7 @@ impl HttpConnection {
         let shared = self.shared.clone();
         let counters = &*shared.upstreams.counters;
         shared.counters.plain.increment();
-        let upstream = match self.upstream.take() {
-            Some(upstream) => Ok(upstream),
-            None => {
-                tokio::select! {
-                    opened = self.connect_upstream() => opened,
-                    () = self.leg.failure() => Err(ResetReason::Reset),
-                }
-            }
-        };
-        let upstream = match upstream {
+        let upstream = match self.take_or_open_upstream().await {
             Ok(upstream) => upstream,
             Err(reason) => {
                 counters.failed.increment();
@@ -390,23 +393,13 @@ impl HttpConnection {
             return counters.reset.increment();
         }
         if self.secure.is_some() {
-            return match self.relay_secure(upstream).await {
-                Ok(()) => {
-                    counters.closed.increment();
-                    self.close().await;
-                }
-                Err(reason) => {
-                    counters.reset.increment();
-                    counters.count_refusal(clock::now(), self.open.source.ip(), reason);
-                    self.leg.reset_after_data().await;
-                }
-            };
+            return self.relay_secure(upstream).await;
         }
         let first = self.inlet.take();
         match upstream.end {
             UpstreamTransport::Stream(stream) => {
                 let report = address(&self.open.destination);
-                relay::relay_early(stream, self.leg, (&first, report), &entry, counters).await;
+                relay::relay_early(stream, self.leg, &first, report, &entry, counters).await;
             }
             // A fetch has been relayed to its end already, and TLS is handled above.
             UpstreamTransport::Fetch(_) | UpstreamTransport::Secure(_) => {}
@@ -416,8 +409,38 @@ impl HttpConnection {
         }
     }
 
+    async fn take_or_open_upstream(&mut self) -> Result<UpstreamConnection, ResetReason> {
+        if let Some(upstream) = self.upstream.take() {
+            return Ok(upstream);
+        }
+        tokio::select! {
+            opened = self.connect_upstream() => opened,
+            () = self.leg.failure() => Err(ResetReason::Reset),
+        }
+    }
+
+    /// Relays a connection whose TLS ends here, and closes it.
+    async fn relay_secure(mut self, upstream: UpstreamConnection) {
+        let shared = self.shared.clone();
+        let counters = &*shared.upstreams.counters;
+        match self.relay_decrypted(upstream).await {
+            Ok(()) => {
+                counters.closed.increment();
+                self.close().await;
+            }
+            Err(reason) => {
+                counters.reset.increment();
+                counters.count_refusal(clock::now(), self.open.source.ip(), reason);
+                self.leg.reset_after_data().await;
+            }
+        }
+    }
+
     /// Relays the decrypted bytes in both directions until both have ended.
-    async fn relay_secure(&mut self, mut upstream: UpstreamConnection) -> Result<(), ResetReason> {
+    async fn relay_decrypted(
+        &mut self,
+        mut upstream: UpstreamConnection,
+    ) -> Result<(), ResetReason> {
         let client = wire(&self.leg, &self.secure);
         let UpstreamConnection { end, inlet, .. } = &mut upstream;
         relay_both_ways(client, &mut self.inlet, end.wire(), inlet).await
@@ -456,13 +479,16 @@ fn matches_host(request: &RequestHead, site: &str) -> bool {
 /// delivered.
 async fn relay_both_ways(
     client: WireEnd<'_>,
-    said: &mut ReadBuffer,
+    from_client: &mut ReadBuffer,
     server: WireEnd<'_>,
-    heard: &mut ReadBuffer,
+    from_server: &mut ReadBuffer,
 ) -> Result<(), ResetReason> {
-    heard.clear();
-    let up = async { split_by_end(&relay_one_way((client, said), server).await) };
-    let down = async { split_by_end(&relay_one_way((server, heard), client).await) };
+    // The client has these bytes already.
+    from_server.clear();
+    let requests = BodySource { wire: client, inlet: from_client };
+    let responses = BodySource { wire: server, inlet: from_server };
+    let up = async { split_by_end(&relay_one_way(requests, server).await) };
+    let down = async { split_by_end(&relay_one_way(responses, client).await) };
     let (up, down) = tokio::try_join!(up, down)?;
     up.and(down)
 }
@@ -476,14 +502,12 @@ fn split_by_end(passed: &Result<(), ForwardError>) -> Result<Result<(), ResetRea
     }
 }
 
-async fn relay_one_way(
-    from: (WireEnd<'_>, &mut ReadBuffer),
-    to: WireEnd<'_>,
-) -> Result<(), ForwardError> {
+async fn relay_one_way(source: BodySource<'_>, to: WireEnd<'_>) -> Result<(), ForwardError> {
     let mut all = BodyParser::new(BodyFraming::UntilClose);
     // An interrupted write may have left bytes in TLS.
     to.flush().await.map_err(ForwardError::Sink)?;
-    forward_body(from, (to, BodyForm::Unchanged), &mut all, |_| {}, |_| {}).await?;
+    let sink = BodySink { wire: to, form: BodyForm::Unchanged };
+    forward_body(source, sink, &mut all, |_| {}, |_| {}).await?;
     to.finish().await.map_err(ForwardError::Sink)
 }
 

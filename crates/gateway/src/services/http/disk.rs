@@ -90,7 +90,8 @@ impl DiskHandle {
         // Head and body were found separately.
         found.dedup();
         let (sender, jobs) = mpsc::channel(MAX_JOBS);
-        let (directory, waiting): (Arc<Path>, Arc<AtomicU64>) = (directory.into(), Arc::default());
+        let directory: Arc<Path> = directory.into();
+        let waiting: Arc<AtomicU64> = Arc::default();
         let errors: Arc<Counter> = Arc::default();
         let worker = DiskWorker {
             directory: directory.clone(),
@@ -238,6 +239,8 @@ fn write(
     match body {
         Some(body) => {
             record.digest = digest(body);
+            // The process may end before the head is written: then the digest in the old head shows that the
+            // body is another one.
             create(&path(directory, id, BODY), body)?;
         }
         None => {
@@ -305,7 +308,7 @@ mod tests {
         let fields = http_cache::HeaderFields::default();
         let request = RequestHead { method: "GET".into(), target: "/".into(), minor: 1, fields };
         let now = UnixTime::from_seconds(1_800_000_000);
-        let stored = StoredResponse::new(&request, &ResponseHead::own(200, "OK"), (now, now));
+        let stored = StoredResponse::new(&request, &ResponseHead::own(200, "OK"), now, now);
         ResponseRecord {
             key,
             stored,

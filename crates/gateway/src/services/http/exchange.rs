@@ -12,10 +12,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::persist;
 use super::conversation::{ConnectionState, HttpConnection, address, wire};
+use super::disk::SharedBody;
 use super::flight::{LeadingRequest, ResponseReader};
 use super::record::BodyRecorder;
 use super::upstream::UpstreamConnection;
-use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
+use super::wire::{
+    BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
+};
 use crate::clock;
 use crate::figures::connections::Registered;
 
@@ -37,6 +40,13 @@ pub(super) enum ReplyHead {
     Malformed,
     /// The connection ended before the first byte.
     Nothing,
+}
+
+/// A response whose body is still to be read from its server.
+struct UnreadResponse {
+    head: ResponseHead,
+    framing: BodyFraming,
+    upstream: UpstreamConnection,
 }
 
 /// Reads a response's head. Interim responses are forwarded to `client`, if it understands them
@@ -75,6 +85,7 @@ pub(super) async fn read_reply(
 /// readable end needs the close.
 pub(super) fn encode_forwarded(head: &RequestHead, framing: BodyFraming, keeps: bool) -> Vec<u8> {
     let mut head = head.clone();
+    // These fields are for one connection only (RFC 9110 §7.6.1).
     head.fields.remove_connection_fields();
     if framing == BodyFraming::Chunked {
         head.fields.push("Transfer-Encoding", "chunked");
@@ -98,7 +109,7 @@ impl HttpConnection {
     ) -> ConnectionState {
         loop {
             match self.attempt(request, &head, &asked, framing, entry).await {
-                AttemptOutcome::Over(fate) => return fate,
+                AttemptOutcome::Over(state) => return state,
                 AttemptOutcome::Again(again, next) => (head, asked) = (again, *next),
                 AttemptOutcome::Stale => {}
                 AttemptOutcome::Failed(reason) => return self.fail(request, &asked, reason).await,
@@ -116,11 +127,12 @@ impl HttpConnection {
     ) -> ConnectionState {
         let now = clock::unix_time();
         if let Some(answer) = self.shared.kept.change(|cache| cache.handle_failure(now, asked))
-            && let Some(fate) = self.answer(request, answer, "hit; detail=unreachable").await
+            && let Some(state) = self.answer(request, answer, "hit; detail=unreachable").await
         {
-            return fate;
+            return state;
         }
         let counters = &self.shared.upstreams.counters;
+        // Before the client is reset, so that its next try passes unaccelerated.
         if let Some(address) = address(&self.open.destination) {
             counters.refusals.report(clock::now(), address, reason).await;
         }
@@ -144,8 +156,8 @@ impl HttpConnection {
         let keeps = request.keeps_alive();
         let bytes = encode_forwarded(head, framing, keeps);
         let deadline = self.deadline(asked);
-        let way = self.choose_upstream((head, framing, keeps), &bytes);
-        let mut upstream = match within(deadline, way).await {
+        let choosing = self.choose_upstream(head, framing, keeps, &bytes);
+        let mut upstream = match within(deadline, choosing).await {
             Some(Ok(upstream)) => upstream,
             Some(Err(reason)) => return AttemptOutcome::Failed(reason),
             None => return self.give_up(),
@@ -162,21 +174,9 @@ impl HttpConnection {
         let mut body = BodyParser::new(framing);
         let heard = self.exchange_bodies(&mut upstream, &mut body, asked, request, entry);
         let Some(heard) = within(deadline, heard).await else { return self.give_up() };
-        let reply = match heard {
-            ReplyOutcome::Reply(reply) => reply,
-            ReplyOutcome::ClientGone(reason) => {
-                return AttemptOutcome::Over(ConnectionState::Broken(reason));
-            }
-            ReplyOutcome::HubGone => return AttemptOutcome::Failed(ResetReason::TimedOut),
-            ReplyOutcome::Failed(_) if retries => return AttemptOutcome::Stale,
-            ReplyOutcome::Failed(ResetReason::Prohibited | ResetReason::Limit)
-                if upstream.is_fetch() =>
-            {
-                // The hub has no exchanges with this server, or too many: it may still connect.
-                self.hub_fetches = false;
-                return AttemptOutcome::Stale;
-            }
-            ReplyOutcome::Failed(reason) => return AttemptOutcome::Failed(reason),
+        let reply = match self.reply_of(heard, retries, upstream.is_fetch()) {
+            Ok(reply) => reply,
+            Err(outcome) => return outcome,
         };
         if !upstream.end.crosses_hop() {
             self.shared.patience().handle_answer();
@@ -184,8 +184,30 @@ impl HttpConnection {
         if retries && matches!(reply, ReplyHead::Nothing) {
             return AttemptOutcome::Stale;
         }
-        let whole = body.is_over();
-        self.decide(request, asked, (reply, whole), upstream, entry).await
+        self.decide(request, asked, reply, body.is_over(), upstream, entry).await
+    }
+
+    /// Returns the response's head, or the outcome of an attempt without a response.
+    fn reply_of(
+        &mut self,
+        heard: ReplyOutcome,
+        retries: bool,
+        is_fetch: bool,
+    ) -> Result<ReplyHead, AttemptOutcome> {
+        Err(match heard {
+            ReplyOutcome::Reply(reply) => return Ok(reply),
+            ReplyOutcome::ClientGone(reason) => {
+                AttemptOutcome::Over(ConnectionState::Broken(reason))
+            }
+            ReplyOutcome::HubGone => AttemptOutcome::Failed(ResetReason::TimedOut),
+            ReplyOutcome::Failed(_) if retries => AttemptOutcome::Stale,
+            ReplyOutcome::Failed(ResetReason::Prohibited | ResetReason::Limit) if is_fetch => {
+                // The hub has no exchanges with this server, or too many: it may still connect.
+                self.hub_fetches = false;
+                AttemptOutcome::Stale
+            }
+            ReplyOutcome::Failed(reason) => AttemptOutcome::Failed(reason),
+        })
     }
 
     /// The time limit for a response that does not cross the hop, if a stored one is a substitute.
@@ -205,7 +227,8 @@ impl HttpConnection {
         &mut self,
         request: &RequestHead,
         asked: &ForwardedRequest,
-        (reply, whole): (ReplyHead, bool),
+        reply: ReplyHead,
+        whole: bool,
         mut upstream: UpstreamConnection,
         entry: &Registered<'_>,
     ) -> AttemptOutcome {
@@ -217,22 +240,16 @@ impl HttpConnection {
             // Relays both directions: the server has answered before it had the whole request, or
             // not by HTTP.
             ReplyHead::Nothing | ReplyHead::Malformed => self.relay_unchanged(upstream).await,
-            ReplyHead::Head(reply, length) => {
+            ReplyHead::Head(head, length) => {
                 let verdict = self
                     .shared
                     .kept
-                    .change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
-                match reply.framing(&request.method) {
-                    Ok(answered) if whole => {
+                    .change(|cache| cache.handle_response(clock::unix_time(), asked, &head));
+                match head.framing(&request.method) {
+                    Ok(framing) if whole => {
                         upstream.inlet.consume(length);
-                        self.apply_verdict(
-                            request,
-                            asked,
-                            (reply, answered, verdict),
-                            upstream,
-                            entry,
-                        )
-                        .await
+                        let response = UnreadResponse { head, framing, upstream };
+                        self.apply_verdict(request, asked, response, verdict, entry).await
                     }
                     _ => self.relay_unchanged(upstream).await,
                 }
@@ -243,7 +260,9 @@ impl HttpConnection {
     /// Returns an upstream for the request. If it is the hub's, the request has been sent already.
     async fn choose_upstream(
         &mut self,
-        (head, framing, keeps): (&RequestHead, BodyFraming, bool),
+        head: &RequestHead,
+        framing: BodyFraming,
+        keeps: bool,
         bytes: &[u8],
     ) -> Result<UpstreamConnection, ResetReason> {
         let route = *self.shared.route.borrow();
@@ -285,8 +304,9 @@ impl HttpConnection {
         // A fetch has no request body, and carries one exchange only.
         let UpstreamConnection { end, inlet, .. } = &mut upstream;
         let mut rest = BodyParser::new(BodyFraming::UntilClose);
-        let to = (self.client(), BodyForm::Unchanged);
-        let passed = forward_body((end.wire(), inlet), to, &mut rest, |_| {}, |_| {}).await;
+        let source = BodySource { wire: end.wire(), inlet };
+        let sink = BodySink { wire: self.client(), form: BodyForm::Unchanged };
+        let passed = forward_body(source, sink, &mut rest, |_| {}, |_| {}).await;
         AttemptOutcome::Over(match passed {
             Ok(_) => ConnectionState::Close,
             Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => {
@@ -307,14 +327,16 @@ impl HttpConnection {
     ) -> ReplyOutcome {
         let UpstreamConnection { end, inlet, .. } = upstream;
         let client = wire(&self.leg, &self.secure);
-        let (mut uploaded, mut gone) = (body.is_over(), false);
+        let mut uploaded = body.is_over();
+        let mut gone = false;
         let moved = |count| entry.moved(clock::now(), LegSide::Client, count);
-        let ends = ((client, &mut self.inlet), (end.wire(), BodyForm::Unchanged));
-        let upload = forward_body(ends.0, ends.1, body, |_| {}, moved);
+        let source = BodySource { wire: client, inlet: &mut self.inlet };
+        let sink = BodySink { wire: end.wire(), form: BodyForm::Unchanged };
+        let mut upload = std::pin::pin!(forward_body(source, sink, body, |_| {}, moved));
         // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         let reading = read_reply(end.wire(), inlet, (request.minor == 1).then_some(client));
+        let mut reading = std::pin::pin!(reading);
         let mut route = self.shared.route.clone();
-        let (mut upload, mut reading) = (std::pin::pin!(upload), std::pin::pin!(reading));
         loop {
             tokio::select! {
                 passed = &mut upload, if !uploaded => match passed {
@@ -350,49 +372,18 @@ impl HttpConnection {
         &mut self,
         request: &RequestHead,
         asked: &ForwardedRequest,
-        (reply, framing, verdict): (
-            ResponseHead,
-            BodyFraming,
-            ResponseAction<super::disk::SharedBody>,
-        ),
-        mut upstream: UpstreamConnection,
+        response: UnreadResponse,
+        verdict: ResponseAction<SharedBody>,
         entry: &Registered<'_>,
     ) -> AttemptOutcome {
-        let keeps = reply.keeps_alive();
         match verdict {
             ResponseAction::Pass { store } => {
-                if !store {
-                    self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
-                }
-                if let (BodyFraming::Length(length), Some(lead)) = (framing, &self.lead) {
-                    if lead.announce(asked, &reply, length) {
-                        let answer = (&reply, framing);
-                        return AttemptOutcome::Over(
-                            self.share(request, answer, upstream, entry).await,
-                        );
-                    }
-                    // No memory to share it: the waiting clients send their own requests.
-                    self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
-                }
-                let answer = (&reply, framing, store);
-                let fate = self.pass_on(request, asked, answer, &mut upstream, entry).await;
-                if keeps
-                    && framing != BodyFraming::UntilClose
-                    && matches!(fate, ConnectionState::Open)
-                {
-                    self.keep(upstream);
-                } else if !matches!(fate, ConnectionState::Broken(_)) {
-                    tokio::spawn(upstream.close());
-                }
-                AttemptOutcome::Over(fate)
+                AttemptOutcome::Over(self.pass(request, asked, response, store, entry).await)
             }
             ResponseAction::Answer(answer) => {
-                // A body, which is not read here, would precede the next response.
-                if framing == BodyFraming::None && keeps {
-                    self.keep(upstream);
-                }
+                self.keep_bodiless(response);
                 match self.answer(request, answer, "hit; fwd=stale").await {
-                    Some(fate) => AttemptOutcome::Over(fate),
+                    Some(state) => AttemptOutcome::Over(state),
                     None => {
                         // Without a body a *304* is of no use: ask unconditionally.
                         let asked = ForwardedRequest { validates: None, ..asked.clone() };
@@ -401,16 +392,52 @@ impl HttpConnection {
                 }
             }
             ResponseAction::Again(head, asked) => {
-                if framing == BodyFraming::None && keeps {
-                    self.keep(upstream);
-                }
+                self.keep_bodiless(response);
                 AttemptOutcome::Again(head, Box::new(asked))
             }
         }
     }
 
+    /// Forwards a response to the client, and to others that wait for it.
+    async fn pass(
+        &mut self,
+        request: &RequestHead,
+        asked: &ForwardedRequest,
+        mut response: UnreadResponse,
+        store: bool,
+        entry: &Registered<'_>,
+    ) -> ConnectionState {
+        if !store {
+            self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
+        }
+        if let (BodyFraming::Length(length), Some(lead)) = (response.framing, &self.lead) {
+            if lead.announce(asked, &response.head, length) {
+                return self.share(request, response, entry).await;
+            }
+            // No memory to share it: the waiting clients send their own requests.
+            self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
+        }
+        let keeps = response.head.keeps_alive() && response.framing != BodyFraming::UntilClose;
+        let state = self.pass_on(request, asked, &mut response, store, entry).await;
+        if keeps && matches!(state, ConnectionState::Open) {
+            self.keep(response.upstream);
+        } else if !matches!(state, ConnectionState::Broken(_)) {
+            tokio::spawn(response.upstream.close());
+        }
+        state
+    }
+
+    /// Keeps the connection of a response that is not used, if it has no body.
+    fn keep_bodiless(&mut self, response: UnreadResponse) {
+        // A body, which is not read here, would precede the next response.
+        if response.framing == BodyFraming::None && response.head.keeps_alive() {
+            self.keep(response.upstream);
+        }
+    }
+
     /// Keeps a connection for the next request, unless the server has sent unsolicited bytes.
     fn keep(&mut self, mut upstream: UpstreamConnection) {
+        // A fetch carries one exchange only.
         if upstream.is_fetch() {
             tokio::spawn(upstream.close());
         } else if upstream.inlet.is_empty() && !upstream.inlet.ended {
@@ -434,6 +461,7 @@ impl HttpConnection {
             framing == BodyFraming::UntilClose || (old && framing == BodyFraming::Chunked);
         let keeps = request.keeps_alive() && !until_close;
         let mut head = reply.clone();
+        // These fields are for one connection only (RFC 9110 §7.6.1).
         head.fields.remove_connection_fields();
         if framing == BodyFraming::Chunked && !old {
             head.fields.push("Transfer-Encoding", "chunked");
@@ -451,29 +479,32 @@ impl HttpConnection {
     async fn share(
         &mut self,
         request: &RequestHead,
-        (reply, framing): (&ResponseHead, BodyFraming),
-        upstream: UpstreamConnection,
+        response: UnreadResponse,
         entry: &Registered<'_>,
     ) -> ConnectionState {
-        let (Some(lead), BodyFraming::Length(length)) = (self.lead.take(), framing) else {
+        let UnreadResponse { head, framing, upstream } = response;
+        let BodyFraming::Length(length) = framing else {
             return ConnectionState::Broken(ResetReason::Reset);
         };
-        let mut seat = ResponseReader::new(lead.flight.clone());
+        let Some(lead) = self.lead.take() else {
+            return ConnectionState::Broken(ResetReason::Reset);
+        };
+        let mut reader = ResponseReader::new(lead.flight.clone());
         let client = self.client();
         let taken = tokio::spawn(lead.receive(upstream, framing));
         let moved = |count| entry.moved(clock::now(), LegSide::Server, count);
-        let said = async {
-            let keeps = self.forward_head(request, reply, framing, entry).await?;
-            let whole = (0, usize::try_from(length).unwrap_or(usize::MAX));
-            Ok(seat.write(client, whole, moved).await? && keeps)
+        let sent = async {
+            let keeps = self.forward_head(request, &head, framing, entry).await?;
+            let whole = 0..usize::try_from(length).unwrap_or(usize::MAX);
+            Ok(reader.write(client, whole, moved).await? && keeps)
         };
-        let keeps = match said.await {
+        let keeps = match sent.await {
             Ok(keeps) => keeps,
             Err(reason) => return ConnectionState::Broken(reason),
         };
         // The whole body has arrived.
         if let Ok(Some(upstream)) = taken.await {
-            if reply.keeps_alive() {
+            if head.keeps_alive() {
                 self.keep(upstream);
             } else {
                 tokio::spawn(upstream.close());
@@ -487,17 +518,19 @@ impl HttpConnection {
         &mut self,
         request: &RequestHead,
         asked: &ForwardedRequest,
-        (reply, framing, store): (&ResponseHead, BodyFraming, bool),
-        upstream: &mut UpstreamConnection,
+        response: &mut UnreadResponse,
+        store: bool,
         entry: &Registered<'_>,
     ) -> ConnectionState {
+        let UnreadResponse { head, framing, upstream } = response;
+        let framing = *framing;
         let old = request.minor == 0;
-        let keeps = match self.forward_head(request, reply, framing, entry).await {
+        let keeps = match self.forward_head(request, head, framing, entry).await {
             Ok(keeps) => keeps,
             Err(reason) => return ConnectionState::Broken(reason),
         };
         let mut recording = store.then(|| BodyRecorder::new(&self.shared.kept));
-        let record = |bytes: &[u8]| recording.iter_mut().for_each(|it| it.add(bytes));
+        let record = |bytes: &[u8]| recording.iter_mut().for_each(|recorder| recorder.add(bytes));
         let form = if old && framing == BodyFraming::Chunked {
             BodyForm::Content
         } else {
@@ -506,12 +539,11 @@ impl HttpConnection {
         let mut body = BodyParser::new(framing);
         let UpstreamConnection { end, inlet, .. } = upstream;
         let moved = |count| entry.moved(clock::now(), LegSide::Server, count);
-        let client = self.client();
-        let passed =
-            forward_body((end.wire(), inlet), (client, form), &mut body, record, moved).await;
-        match passed {
+        let source = BodySource { wire: end.wire(), inlet };
+        let sink = BodySink { wire: self.client(), form };
+        match forward_body(source, sink, &mut body, record, moved).await {
             Ok(true) => {
-                recording.into_iter().for_each(|it| it.store(asked, reply));
+                recording.into_iter().for_each(|recorder| recorder.store(asked, head));
                 if keeps { ConnectionState::Open } else { ConnectionState::Close }
             }
             // The end was in the chunks, which did not reach the client.

@@ -5,6 +5,7 @@
 //! at its own speed. So no client waits for the slowest, and the one that asked first may leave.
 //! When all have left, the task ends.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::conversation::{ConnectionState, HttpConnection};
 use super::kept::ResponseCache;
 use super::record::BodyReservation;
 use super::upstream::UpstreamConnection;
-use super::wire::{BodyForm, WireEnd, forward_body};
+use super::wire::{BodyForm, BodySink, BodySource, WireEnd, forward_body};
 use crate::clock;
 
 /// Time limit for the head of a response to another client's request.
@@ -69,7 +70,7 @@ impl ResponseProgress {
 impl SharedResponse {
     fn add(&self, bytes: &[u8]) {
         self.body().extend_from_slice(bytes);
-        self.progress.send_modify(|it| it.have += bytes.len());
+        self.progress.send_modify(|progress| progress.have += bytes.len());
     }
 
     fn body(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
@@ -89,7 +90,8 @@ pub(super) struct LeadingRequest {
 impl Drop for LeadingRequest {
     fn drop(&mut self) {
         self.kept.flights().finish(&self.key, self.number);
-        self.flight.progress.send_modify(|it| it.over = true);
+        // Whoever waits goes back to the cache, unless the response has come.
+        self.flight.progress.send_modify(|progress| progress.over = true);
     }
 }
 
@@ -107,7 +109,8 @@ impl ResponseCache {
         let found = self.flights().enter(clock::now(), asked, &flight);
         match found {
             http_cache::CollapseDecision::Lead(number) => {
-                let (kept, key) = (self.clone(), asked.key.clone());
+                let kept = self.clone();
+                let key = asked.key.clone();
                 RequestRole::Lead(LeadingRequest { kept, flight, key, number })
             }
             http_cache::CollapseDecision::Join(flight) => RequestRole::Join(flight),
@@ -142,7 +145,7 @@ impl LeadingRequest {
         let coming =
             Arc::new(AnnouncedResponse { asked: asked.clone(), reply: reply.clone(), length });
         let is_first = self.flight.room.set(room).is_ok();
-        self.flight.progress.send_modify(|it| it.coming = Some(coming));
+        self.flight.progress.send_modify(|progress| progress.coming = Some(coming));
         is_first
     }
 
@@ -154,21 +157,25 @@ impl LeadingRequest {
     ) -> Option<UpstreamConnection> {
         let flight = self.flight.clone();
         let UpstreamConnection { end, inlet, .. } = &mut upstream;
-        let (wire, mut body) = (end.wire(), BodyParser::new(framing));
+        let wire = end.wire();
+        let source = BodySource { wire, inlet };
+        let sink = BodySink { wire, form: BodyForm::Discarded };
+        let mut body = BodyParser::new(framing);
         let add = |bytes: &[u8]| flight.add(bytes);
         let passed = tokio::select! {
-            passed = forward_body((wire, inlet), (wire, BodyForm::Discarded), &mut body, add, |_| {}) => passed,
+            passed = forward_body(source, sink, &mut body, add, |_| {}) => passed,
             // All clients have left.
             () = flight.progress.closed() => return None,
         };
         if passed != Ok(true) {
-            flight.progress.send_modify(|it| it.is_short = passed == Ok(false));
+            flight.progress.send_modify(|progress| progress.is_short = passed == Ok(false));
             return None;
         }
         let coming = flight.progress.borrow().coming.clone()?;
-        let (body, now) = (flight.body().as_slice().into(), clock::unix_time());
-        let (asked, reply, length) = (&coming.asked, &coming.reply, coming.length as u64);
-        self.kept.change(|cache| cache.handle_body(now, asked, reply, body, length));
+        let body = flight.body().as_slice().into();
+        let now = clock::unix_time();
+        let AnnouncedResponse { asked, reply, length } = &*coming;
+        self.kept.change(|cache| cache.handle_body(now, asked, reply, body, *length as u64));
         Some(upstream)
     }
 }
@@ -196,8 +203,8 @@ impl ResponseReader {
     /// arrive.
     async fn piece(&mut self, sent: usize) -> Option<Vec<u8>> {
         let have = {
-            let come = self.progress.wait_for(|it| it.over || it.have > sent).await.ok()?;
-            come.have
+            let has_more = |progress: &ResponseProgress| progress.over || progress.have > sent;
+            self.progress.wait_for(has_more).await.ok()?.have
         };
         let body = self.flight.body();
         let piece = body.get(sent..have.min(sent + MAX_PIECE))?;
@@ -210,16 +217,17 @@ impl ResponseReader {
     pub(super) async fn write(
         &mut self,
         to: WireEnd<'_>,
-        (from, length): (usize, usize),
+        part: Range<usize>,
         moved: impl Fn(usize),
     ) -> Result<bool, ResetReason> {
-        let mut sent = from;
-        while sent < from + length {
+        let mut sent = part.start;
+        while sent < part.end {
             let Some(mut piece) = self.piece(sent).await else {
                 let is_short = self.progress.borrow().is_short;
                 return if is_short { Ok(false) } else { Err(ResetReason::Reset) };
             };
-            piece.truncate(from + length - sent);
+            // More of the body may have come than the client has asked for.
+            piece.truncate(part.end - sent);
             to.write(&piece).await?;
             moved(piece.len());
             sent += piece.len();
@@ -239,18 +247,20 @@ impl HttpConnection {
         flight: Arc<SharedResponse>,
         request: &RequestHead,
     ) -> Result<ConnectionState, SharedWaitError> {
-        let mut seat = ResponseReader::new(flight);
+        let mut reader = ResponseReader::new(flight);
+        let known = reader.progress.wait_for(ResponseProgress::is_known);
         let coming = tokio::select! {
-            known = timeout(SHARED_HEAD_TIMEOUT, seat.progress.wait_for(ResponseProgress::is_known)) => match known {
+            known = timeout(SHARED_HEAD_TIMEOUT, known) => match known {
                 Ok(Ok(known)) => known.coming(),
                 _ => return Err(SharedWaitError::AskServer),
             },
             () = self.leg.failure() => return Ok(ConnectionState::Broken(ResetReason::Reset)),
         };
         let coming = coming.ok_or(SharedWaitError::MayWaitAgain)?;
-        let (now, length) = (clock::unix_time(), coming.length as u64);
+        let now = clock::unix_time();
+        let length = coming.length as u64;
         let served = self.shared.kept.change(|cache| {
-            cache.handle_collapsed(now, (&coming.asked, &coming.reply), length, request)
+            cache.handle_collapsed(now, &coming.asked, &coming.reply, length, request)
         });
         let (mut head, part) = served.ok_or(SharedWaitError::AskServer)?;
         let keeps = request.keeps_alive();
@@ -258,12 +268,16 @@ impl HttpConnection {
         persist(&mut head.fields, request.minor, keeps);
         let mut first = Vec::new();
         head.write(&mut first);
-        let whole = part.map_or((0, 0), |part| (part.from as usize, part.length as usize));
-        let said = async {
+        // Without a body there is no part, as in the response to a HEAD.
+        let part = part.map_or(0..0, |part| {
+            let from = part.from as usize;
+            from..from + part.length as usize
+        });
+        let sent = async {
             self.client().write(&first).await?;
-            seat.write(self.client(), whole, |_| {}).await
+            reader.write(self.client(), part, |_| {}).await
         };
-        Ok(match said.await {
+        Ok(match sent.await {
             Ok(true) if keeps => ConnectionState::Open,
             Ok(_) => ConnectionState::Close,
             Err(reason) => ConnectionState::Broken(reason),
@@ -314,7 +328,9 @@ mod tests {
             target: target.to_owned(),
         };
         let (now, client) = (clock::unix_time(), IpAddr::from([10, 0, 0, 1]));
-        match kept.change(|it| it.handle_request(now, key, &request, BodyFraming::None, client)) {
+        match kept
+            .change(|cache| cache.handle_request(now, key, &request, BodyFraming::None, client))
+        {
             RequestAction::Ask(_, asked) => asked,
             other => panic!("{other:?}"),
         }
@@ -371,7 +387,7 @@ mod tests {
         server.write_all(&BODY[100..]).await.unwrap();
         assert!(task.await.unwrap().is_some(), "the connection can be used again");
         let [near, mut far] = connected().await;
-        assert_eq!(second.write(WireEnd::Socket(&near), (0, 300), |_| {}).await, Ok(true));
+        assert_eq!(second.write(WireEnd::Socket(&near), 0..300, |_| {}).await, Ok(true));
         drop(near);
         assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), BODY);
         assert_eq!(kept.stats().0.stored, 1);
@@ -399,7 +415,7 @@ mod tests {
         drop(server);
         assert!(task.await.unwrap().is_none());
         let [near, mut far] = connected().await;
-        assert_eq!(first.write(WireEnd::Socket(&near), (0, 300), |_| {}).await, Ok(false));
+        assert_eq!(first.write(WireEnd::Socket(&near), 0..300, |_| {}).await, Ok(false));
         drop(near);
         assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), &BODY[..100]);
         assert_eq!(kept.stats().0.stored, 0);

@@ -21,9 +21,12 @@ use super::disk::SharedBody;
 use super::exchange::{ReplyHead, encode_forwarded, read_reply};
 use super::hub_store::{CacheTenant, HubStore};
 use super::pool::{ConnectionPool, PooledConnection};
+use super::record::BodyRecorder;
 use super::secure::TlsTransport;
 use super::sites::{self, OriginServer};
-use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
+use super::wire::{
+    BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
+};
 use crate::clock;
 use crate::figures::connections::Registered;
 use crate::figures::counters::GatewayCounters;
@@ -123,9 +126,12 @@ impl HubHttp {
         if let Some(path) = &config.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
-        let store = config.cache.map(HubStore::start);
-        let (pool, distrusted) = Default::default();
-        Ok(Self(Arc::new(HubHttpState { pool, store, connector, distrusted })))
+        Ok(Self(Arc::new(HubHttpState {
+            pool: ConnectionPool::default(),
+            store: config.cache.map(HubStore::start),
+            connector,
+            distrusted: Arc::default(),
+        })))
     }
 
     /// Returns the server of this name, with the means to verify it.
@@ -140,8 +146,8 @@ impl HubHttp {
 
     pub(super) fn status(&self) -> HttpStatus {
         let pool = &self.0.pool;
-        let stats = self.0.store.as_ref().map(HubStore::stats).unwrap_or_default();
-        HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), stats)
+        let (stats, disk_errors) = self.0.store.as_ref().map(HubStore::stats).unwrap_or_default();
+        HttpStatus::of_hub(pool.exchanges.get(), pool.reused.get(), &stats, disk_errors)
     }
 
     /// Releases the cache directory to another process.
@@ -157,13 +163,16 @@ impl HubHttp {
     /// Runs the exchange and counts its outcome.
     pub(super) async fn run_exchange(self, job: ExchangeJob) {
         let job = Arc::new(job);
-        let (counters, stream) = (&*job.counters, &job.stream);
+        let counters = &*job.counters;
+        let stream = &job.stream;
         counters.connections.increment();
         self.0.pool.exchanges.increment();
-        let (open, origin) = (job.open.clone(), job.admission.origin);
+        let open = job.open.clone();
+        let origin = job.admission.origin;
         let entry = Registered::new(clock::now(), counters, stream.session(), open, origin);
         let done = tokio::select! {
             done = self.answer(&job, &entry) => done,
+            // The client has left: the response has no reader.
             reason = stream.reset_by_peer() => Err(reason),
         };
         match done {
@@ -305,6 +314,10 @@ struct ConnectionAttempt<'a> {
 }
 
 impl ConnectionAttempt<'_> {
+    fn terminal(&self) -> WireEnd<'_> {
+        WireEnd::Stream(&self.errand.job.stream)
+    }
+
     fn moved(&self, from: LegSide, bytes: usize) {
         self.errand.entry.moved(clock::now(), from, bytes);
     }
@@ -313,7 +326,7 @@ impl ConnectionAttempt<'_> {
     /// again.
     async fn run(&self, wire: WireEnd<'_>) -> Result<(SendOutcome, bool), AttemptError> {
         let mut inlet = ReadBuffer::default();
-        let terminal = WireEnd::Stream(&self.errand.job.stream);
+        let terminal = self.terminal();
         let stale = |reason| {
             if self.used { AttemptError::Stale } else { AttemptError::BeforeResponse(reason) }
         };
@@ -324,15 +337,7 @@ impl ConnectionAttempt<'_> {
             if self.used && matches!(reply, ReplyHead::Nothing) {
                 return Err(AttemptError::Stale);
             }
-            // An unreadable response is forwarded until the connection ends; see `Endless` for one
-            // that stays open.
-            if self.request.keeps && !inlet.ended {
-                return Err(AttemptError::Endless);
-            }
-            let mut rest = BodyParser::new(BodyFraming::UntilClose);
-            let (from, to) = ((wire, &mut inlet), (terminal, BodyForm::Unchanged));
-            let passed = forward_body(from, to, &mut rest, |_| {}, |_| {}).await;
-            self.finish(passed).await?;
+            self.forward_unreadable(wire, inlet).await?;
             return Ok((SendOutcome::Answered, false));
         };
         let framing = head.framing(&self.request.head.method);
@@ -360,20 +365,49 @@ impl ConnectionAttempt<'_> {
         inlet.consume(length);
         // An ambiguous length: forward until the connection ends, so that no other response is read
         // from it.
-        let framing = framing.unwrap_or(BodyFraming::UntilClose);
-        let mut body = BodyParser::new(framing);
-        let content = |bytes: &[u8]| {
-            recording.iter_mut().for_each(|it| it.add(bytes));
-        };
+        let body = BodyParser::new(framing.unwrap_or(BodyFraming::UntilClose));
+        self.forward_content(wire, &mut inlet, body, &head, recording).await?;
+        // Unsolicited bytes would be taken for the response to the next request.
+        Ok((SendOutcome::Answered, reusable && inlet.is_empty() && !inlet.ended))
+    }
+
+    /// Forwards a response that cannot be read as HTTP, which lasts until the connection ends.
+    async fn forward_unreadable(
+        &self,
+        wire: WireEnd<'_>,
+        mut inlet: ReadBuffer,
+    ) -> Result<(), AttemptError> {
+        // See `Endless` for a connection that stays open.
+        if self.request.keeps && !inlet.ended {
+            return Err(AttemptError::Endless);
+        }
+        let source = BodySource { wire, inlet: &mut inlet };
+        let sink = BodySink { wire: self.terminal(), form: BodyForm::Unchanged };
+        let mut rest = BodyParser::new(BodyFraming::UntilClose);
+        let passed = forward_body(source, sink, &mut rest, |_| {}, |_| {}).await;
+        self.finish(passed).await
+    }
+
+    /// Forwards the body of a response, and stores it if it is recorded.
+    async fn forward_content(
+        &self,
+        wire: WireEnd<'_>,
+        inlet: &mut ReadBuffer,
+        mut body: BodyParser,
+        head: &ResponseHead,
+        mut recording: Option<BodyRecorder<'_>>,
+    ) -> Result<(), AttemptError> {
+        let record = |bytes: &[u8]| recording.iter_mut().for_each(|recorder| recorder.add(bytes));
         let moved = |count| self.moved(LegSide::Server, count);
-        let (from, to) = ((wire, &mut inlet), (terminal, BodyForm::Unchanged));
-        let passed = forward_body(from, to, &mut body, content, moved).await;
+        let source = BodySource { wire, inlet };
+        let sink = BodySink { wire: self.terminal(), form: BodyForm::Unchanged };
+        let passed = forward_body(source, sink, &mut body, record, moved).await;
         let is_whole = passed == Ok(true);
         self.finish(passed).await?;
         if let (Some(recording), Some((_, asked)), true) = (recording, self.asked, is_whole) {
-            recording.store(asked, &head);
+            recording.store(asked, head);
         }
-        Ok((SendOutcome::Answered, reusable && inlet.is_empty() && !inlet.ended))
+        Ok(())
     }
 
     /// Ends a response on the terminal's stream. A response that its server cut off, or sent
@@ -381,10 +415,7 @@ impl ConnectionAttempt<'_> {
     /// complete.
     async fn finish(&self, passed: Result<bool, ForwardError>) -> Result<(), AttemptError> {
         match passed {
-            Ok(_) => WireEnd::Stream(&self.errand.job.stream)
-                .finish()
-                .await
-                .map_err(AttemptError::WithinResponse),
+            Ok(_) => self.terminal().finish().await.map_err(AttemptError::WithinResponse),
             Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => {
                 Err(AttemptError::WithinResponse(reason))
             }

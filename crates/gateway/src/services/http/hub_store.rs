@@ -41,14 +41,14 @@ impl CacheTenant {
     /// A terminal that shares its responses with all of the same `cache` name, or with no other.
     pub(crate) fn new(key: &PublicKey, cache: Option<&str>) -> Self {
         // A name may contain spaces, which separate the parts of a cache key.
-        let hex = |bytes: &[u8]| bytes.iter().map(|it| format!("{it:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let network = match cache {
             Some(name) => format!("name:{}", hex(name.as_bytes())),
             None => format!("key:{}", hex(&key.0)),
         };
         // Only compared for equality.
         let (half, _) = key.0.split_at(16);
-        let owner = half.try_into().map_or(Ipv6Addr::UNSPECIFIED, |it: [u8; 16]| it.into());
+        let owner = half.try_into().map_or(Ipv6Addr::UNSPECIFIED, |octets: [u8; 16]| octets.into());
         Self { network, owner: owner.into() }
     }
 }
@@ -95,7 +95,8 @@ impl HubStore {
 
     /// Answers a request from the cache, or forwards it.
     pub(super) async fn answer(&self, errand: &PendingExchange<'_>) -> Result<(), ResetReason> {
-        let (head, asker) = (&errand.request.head, &errand.job.asker);
+        let head = &errand.request.head;
+        let asker = &errand.job.asker;
         let key = key(errand);
         let now = clock::unix_time();
         let mut plan = self.kept.change(|cache| {
@@ -108,8 +109,9 @@ impl HubStore {
                     // request validates the entry.
                     if let Some((head, asked)) = again {
                         let PendingExchange { http, job, request, .. } = *errand;
-                        let by = (http.clone(), job.clone(), request.tls.clone());
-                        tokio::spawn(refresh(self.kept.clone(), by, head, asked));
+                        let kept = self.kept.clone();
+                        let tls = request.tls.clone();
+                        tokio::spawn(refresh(kept, http.clone(), job.clone(), tls, head, asked));
                     }
                     if self.send_stored(errand, answer).await? {
                         return Ok(());
@@ -140,8 +142,9 @@ impl HubStore {
             Some(body) => Some(body),
             None => self.kept.body(entry).await,
         };
-        let (from, length) = (part.from as usize, part.length as usize);
-        let Some(part) = body.as_deref().and_then(|body| body.get(from..from + length)) else {
+        let from = part.from as usize;
+        let range = from..from + part.length as usize;
+        let Some(part) = body.as_deref().and_then(|body| body.get(range)) else {
             return Ok(false);
         };
         errand.send_response(head, part).await?;
@@ -172,8 +175,8 @@ impl HubStore {
                     let now = clock::unix_time();
                     let answer = self.kept.change(|cache| cache.handle_failure(now, &asked));
                     let answer = answer.ok_or(reason)?;
-                    let said = self.send_stored(errand, answer).await?;
-                    return if said { Ok(()) } else { Err(reason) };
+                    let is_sent = self.send_stored(errand, answer).await?;
+                    return if is_sent { Ok(()) } else { Err(reason) };
                 }
             }
         }
@@ -182,7 +185,9 @@ impl HubStore {
 
 /// The cache key of a request.
 fn key(errand: &PendingExchange<'_>) -> CacheKey {
-    let (head, network) = (&errand.request.head, &errand.job.asker.network);
+    let head = &errand.request.head;
+    // Response times would tell a terminal what others have asked for.
+    let network = &errand.job.asker.network;
     CacheKey {
         destination: match &errand.request.tls {
             Some(_) => format!("{network} tls {}", errand.job.open.destination),
@@ -196,7 +201,9 @@ fn key(errand: &PendingExchange<'_>) -> CacheKey {
 /// Validates a response that was used although stale (RFC 5861 §3), in the background.
 async fn refresh(
     kept: Arc<ResponseCache>,
-    (http, job, tls): (HubHttp, Arc<ExchangeJob>, Option<ServerName<'static>>),
+    http: HubHttp,
+    job: Arc<ExchangeJob>,
+    tls: Option<ServerName<'static>>,
     head: RequestHead,
     asked: ForwardedRequest,
 ) {
@@ -207,11 +214,12 @@ async fn refresh(
         match tls {
             Some(name) => {
                 let secure = http.server(name)?.connect(TlsTransport::socket(socket)).await?;
-                validate(&kept, (WireEnd::Secure(&secure), inlet), &head, &asked).await
+                validate(&kept, WireEnd::Secure(&secure), inlet, &head, &asked).await
             }
-            None => validate(&kept, (WireEnd::Socket(&socket), inlet), &head, &asked).await,
+            None => validate(&kept, WireEnd::Socket(&socket), inlet, &head, &asked).await,
         }
     });
+    // Until it hears of the end, the cache lets no other request validate the entry.
     if !matches!(refreshed.await, Ok(Ok(()))) {
         kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
     }

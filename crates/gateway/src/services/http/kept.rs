@@ -38,6 +38,7 @@ impl ResponseCache {
         directory: Option<&Path>,
     ) -> (Arc<Self>, Vec<AbortHandle>) {
         let opened = directory.and_then(open);
+        // The cache must not count on a disk that it does not have.
         if opened.is_none() {
             config.limits.disk = ByteCount::new(0);
         }
@@ -46,15 +47,19 @@ impl ResponseCache {
             None => (None, None),
         };
         let recorded = RecordingMemory::new(config.limits.memory);
-        let (cache, flights) = (Mutex::new(SharedCache::new(config)), Mutex::default());
-        let refreshes = Semaphore::new(MAX_REFRESHES);
-        let kept = Arc::new(Self { cache, disk, recorded, flights, refreshes });
-        let tasks = work.map_or_else(Vec::new, |work| kept.use_disk(work));
+        let kept = Arc::new(Self {
+            cache: Mutex::new(SharedCache::new(config)),
+            disk,
+            recorded,
+            flights: Mutex::default(),
+            refreshes: Semaphore::new(MAX_REFRESHES),
+        });
+        let tasks = work.map_or_else(Vec::new, |(worker, found)| kept.use_disk(worker, found));
         (kept, tasks)
     }
 
     /// Starts the disk's worker and the restoring of what was found.
-    fn use_disk(self: &Arc<Self>, (worker, found): (DiskWorker, Vec<EntryId>)) -> Vec<AbortHandle> {
+    fn use_disk(self: &Arc<Self>, worker: DiskWorker, found: Vec<EntryId>) -> Vec<AbortHandle> {
         // New entries must not take the names of files that are yet to be restored.
         if let Some(last) = found.last() {
             self.lock().store().reserve(*last);
@@ -142,7 +147,7 @@ fn open(directory: &Path) -> Option<(DiskHandle, DiskWorker, Vec<EntryId>)> {
 
 fn record(cache: &mut SharedCache<SharedBody>, id: EntryId) -> Option<ResponseRecord> {
     let (key, owner) = cache.store().origin(id)?;
-    let (key, owner) = (key.clone(), owner);
+    let key = key.clone();
     let (stored, _, length) = cache.store().get(id)?;
     Some(ResponseRecord { key, stored: stored.clone(), length, digest: String::new(), owner })
 }

@@ -1,4 +1,4 @@
-//! Cleartext HTTP: a terminal answers its clients' requests from a cache ([`Http`]).
+//! Cleartext HTTP: a terminal answers its clients' requests from a cache ([`TerminalHttp`]).
 //!
 //! [`http_cache`] decides; this module has the sockets and files. A [`conversation`] is a client's
 //! connection: its requests are answered, or forwarded over an [`upstream`]. A connection that is
@@ -53,7 +53,7 @@ pub(crate) struct HttpShared {
 /// Counters beside those of the cache.
 #[derive(Debug, Default)]
 struct HttpCounters {
-    /// Connections relayed unchanged.
+    /// Connections that were relayed unchanged.
     plain: Counter,
 }
 
@@ -100,6 +100,7 @@ impl TerminalHttp {
 
     /// Sets the route of new requests: through the hub, or without it.
     fn set(&self, route: ClientRoute) {
+        // Called after every event of the gateway: only a change wakes the connections.
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 

@@ -109,6 +109,7 @@ impl ConnectionPool {
         let mut idle = self.lock();
         let all = idle.values().map(Vec::len).sum::<usize>();
         let connections = idle.entry((server, sharers)).or_default();
+        // Beyond the limits it is dropped, which closes it.
         if connections.len() < MAX_PER_SERVER && all < MAX_IDLE {
             connections.push((now, line));
         }

@@ -13,7 +13,7 @@ use crate::clock;
 /// A body being collected. It gives up when the body gets too long or memory runs out.
 pub(super) struct BodyRecorder<'a> {
     kept: &'a ResponseCache,
-    /// [`None`] after giving up.
+    /// The body so far; [`None`] after giving up.
     bytes: Option<Vec<u8>>,
     longest: u64,
 }
@@ -78,7 +78,7 @@ impl BodyReservation {
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
-        let (client, length) = (self.client, self.length);
+        let Self { client, length, .. } = *self;
         self.kept.recorded.change(|taken| {
             taken.all -= length;
             let of_client = taken.ahead.entry(client).or_default();
@@ -113,9 +113,11 @@ impl<'a> BodyRecorder<'a> {
     /// Stores the body, which is complete.
     pub(super) fn store(mut self, asked: &ForwardedRequest, reply: &ResponseHead) {
         let Some(bytes) = &self.bytes else { return };
-        let (body, length) = (bytes.as_slice().into(), bytes.len() as u64);
+        let body = bytes.as_slice().into();
+        let length = bytes.len() as u64;
         let now = clock::unix_time();
         self.kept.change(|cache| cache.handle_body(now, asked, reply, body, length));
+        // The cache has a copy, for which it has memory of its own.
         self.give_up();
     }
 }

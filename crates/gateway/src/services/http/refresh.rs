@@ -13,7 +13,9 @@ use super::kept::ResponseCache;
 use super::record::BodyRecorder;
 use super::sites::OriginServer;
 use super::upstream::UpstreamConnection;
-use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
+use super::wire::{
+    BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
+};
 use crate::clock;
 
 /// Time limit of a background validation.
@@ -22,20 +24,22 @@ pub(super) const REFRESH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sends a validation request, and hands the response to the cache.
 pub(super) async fn refresh(
     shared: Arc<HttpShared>,
-    (open, server): (StreamOpening<Destination>, Option<OriginServer>),
+    open: StreamOpening<Destination>,
+    server: Option<OriginServer>,
     head: RequestHead,
     asked: ForwardedRequest,
 ) {
-    let refreshed =
-        timeout(REFRESH_TIMEOUT, exchange(&shared, (&open, server.as_ref()), &head, &asked)).await;
-    if !matches!(refreshed, Ok(Ok(()))) {
+    let exchange = exchange(&shared, &open, server.as_ref(), &head, &asked);
+    // Until it hears of the end, the cache lets no other request validate the entry.
+    if !matches!(timeout(REFRESH_TIMEOUT, exchange).await, Ok(Ok(()))) {
         shared.kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
     }
 }
 
 async fn exchange(
     shared: &HttpShared,
-    (open, server): (&StreamOpening<Destination>, Option<&OriginServer>),
+    open: &StreamOpening<Destination>,
+    server: Option<&OriginServer>,
     head: &RequestHead,
     asked: &ForwardedRequest,
 ) -> Result<(), ResetReason> {
@@ -43,7 +47,7 @@ async fn exchange(
     let route = *shared.route.borrow();
     let mut upstream = UpstreamConnection::open(&shared.upstreams, route, open, server).await?;
     let UpstreamConnection { end, inlet, .. } = &mut upstream;
-    validate(&shared.kept, (end.wire(), inlet), head, asked).await?;
+    validate(&shared.kept, end.wire(), inlet, head, asked).await?;
     upstream.close().await;
     Ok(())
 }
@@ -51,7 +55,8 @@ async fn exchange(
 /// Sends a request to a server, and hands the response to the cache.
 pub(super) async fn validate(
     kept: &ResponseCache,
-    (wire, inlet): (WireEnd<'_>, &mut ReadBuffer),
+    wire: WireEnd<'_>,
+    inlet: &mut ReadBuffer,
     head: &RequestHead,
     asked: &ForwardedRequest,
 ) -> Result<(), ResetReason> {
@@ -66,10 +71,9 @@ pub(super) async fn validate(
         let mut recording = BodyRecorder::new(kept);
         let mut body = BodyParser::new(framing);
         let record = |bytes: &[u8]| recording.add(bytes);
-        let passed =
-            forward_body((wire, inlet), (wire, BodyForm::Discarded), &mut body, record, |_| {})
-                .await;
-        match passed {
+        let source = BodySource { wire, inlet };
+        let sink = BodySink { wire, form: BodyForm::Discarded };
+        match forward_body(source, sink, &mut body, record, |_| {}).await {
             Ok(true) => recording.store(asked, &reply),
             Ok(false) => return Err(ResetReason::Reset),
             Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => return Err(reason),

@@ -113,7 +113,7 @@ impl TlsConnection {
         }
     }
 
-    /// Ends the sending direction.
+    /// Ends the sending direction with `close_notify`.
     pub(super) async fn finish(&self) -> Result<(), ResetReason> {
         let finished = poll_fn(|context| Pin::new(&mut *self.lock()).poll_shutdown(context));
         finished.await.map_err(|error| dial::reset_reason(&error))
@@ -150,6 +150,7 @@ impl AsyncRead for TlsTransport {
             }
             Self::Stream(stream) => {
                 let read = ready!(stream.poll_read(context, buffer.initialize_unfilled()));
+                // If nothing is added, TLS sees the end.
                 if let ReadOutcome::Data(count) = read.map_err(failed)? {
                     buffer.advance(count);
                 }

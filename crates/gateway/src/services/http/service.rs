@@ -20,11 +20,12 @@ impl Service for HubHttp {
 
     fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
         let Admitted { stream, open, addresses, admission } = admitted;
-        let (Some(side), Some(terminal)) = (&role.hub, role.terminal(stream.session())) else {
+        let Some((side, terminal)) = role.hub.as_ref().zip(role.terminal(stream.session())) else {
             return role.refuse(stream, &open, ResetReason::Prohibited);
         };
         let asker = CacheTenant::new(&terminal.key, terminal.cache.as_deref());
-        let (policy, counters) = (side.dial, role.counters.clone());
+        let policy = side.dial;
+        let counters = role.counters.clone();
         let job = ExchangeJob { stream, open, addresses, admission, policy, counters, asker };
         role.relays.spawn(self.clone().run_exchange(job));
     }

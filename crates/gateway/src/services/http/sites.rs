@@ -39,7 +39,7 @@ pub(super) struct SiteTable {
 /// The site that a ClientHello names.
 #[derive(Clone)]
 pub(super) struct TlsSite {
-    /// In lower case.
+    /// Host name of the site, in lower case.
     pub(super) host: String,
     pub(super) acceptor: TlsAcceptor,
     pub(super) server: OriginServer,
@@ -81,7 +81,7 @@ impl HelloReader {
 
 /// Classification of a connection's first bytes.
 pub(super) enum HelloOutcome {
-    /// More bytes are needed.
+    /// More bytes are needed to tell.
     Incomplete,
     Site(Box<TlsSite>),
     /// Another site, another protocol within TLS, or no TLS.
@@ -119,7 +119,7 @@ impl SiteTable {
         // case.
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
         // A client that offers other protocols only gets its connection relayed to the server.
-        let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|it| it == PROTOCOL));
+        let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|name| name == PROTOCOL));
         self.site(host)
             .filter(|_| speaks)
             .map_or(HelloOutcome::Other, |site| HelloOutcome::Site(Box::new(site)))

@@ -12,6 +12,7 @@ use crate::relay::dial::reset_reason;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
+use crate::relay::turns::SlotAsker;
 use crate::socket_options;
 
 /// The transport to a server.
@@ -57,7 +58,7 @@ pub(super) fn session(
     open: &StreamOpening<Destination>,
 ) -> Option<SessionId> {
     let by_name = matches!(open.destination, Destination::Name(..));
-    route.hub.filter(|it| !by_name || upstreams.hop.peer_resolves(*it))
+    route.hub.filter(|session| !by_name || upstreams.hop.peer_resolves(*session))
 }
 
 impl UpstreamConnection {
@@ -74,6 +75,7 @@ impl UpstreamConnection {
         server: Option<&OriginServer>,
     ) -> Result<Self, ResetReason> {
         let session = session(upstreams, route, open);
+        // A session without room counts as none.
         let stream = session
             .and_then(|session| upstreams.hop.open(clock::now(), session, open.clone()).ok());
         let end = match (stream, server) {
@@ -111,12 +113,13 @@ impl UpstreamConnection {
             }
         };
         let session = session(upstreams, route, open);
-        let Some(session) = session.filter(|it| upstreams.hop.peer_exchanges(*it)) else {
+        let Some(session) = session.filter(|session| upstreams.hop.peer_exchanges(*session)) else {
             return Ok(None);
         };
         let open = open.to(Destination::Exchange(host));
         let Ok(stream) = upstreams.hop.open(clock::now(), session, open) else { return Ok(None) };
         WireEnd::Stream(&stream).write(head).await?;
+        // The hub reads the request up to this end.
         WireEnd::Stream(&stream).finish().await?;
         let end = UpstreamTransport::Fetch(stream);
         Ok(Some(Self { end, inlet: ReadBuffer::default(), used: false }))
@@ -130,6 +133,7 @@ impl UpstreamConnection {
     /// Closes the connection as a client does after the last response.
     pub(super) async fn close(self) {
         let Self { end, mut inlet, .. } = self;
+        // The request of a fetch has ended its direction already.
         let is_finished = matches!(end, UpstreamTransport::Fetch(_));
         if !is_finished && end.wire().finish().await.is_err() {
             return;
@@ -151,8 +155,8 @@ async fn connect_directly(
     let addresses = match &open.destination {
         Destination::Address(address) => vec![*address],
         Destination::Name(name, port) => {
-            let asker = (((), client_network(open.source.ip())), LOOKUPS_EACH);
-            upstreams.resolver.look_up(asker, (name, *port), upstreams.dialer.timeout).await?
+            let asker = SlotAsker::ungrouped(client_network(open.source.ip()), LOOKUPS_EACH);
+            upstreams.resolver.look_up(asker, name, *port, upstreams.dialer.timeout).await?
         }
         Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Vec::new(),
     };

@@ -33,6 +33,7 @@ impl WireEnd<'_> {
         match self {
             Self::Socket(socket) => loop {
                 socket.readable().await.map_err(|error| reset_reason(&error))?;
+                // Through the thread's buffer, so that an idle connection has none.
                 let read: io::Result<usize> = scratch::with(|buffer| {
                     let count = socket.try_read(buffer)?;
                     to.extend_from_slice(&buffer[..count]);
@@ -90,7 +91,7 @@ impl WireEnd<'_> {
         }
     }
 
-    /// Ends the sending direction.
+    /// Ends the sending direction: the peer reads an end.
     pub(super) async fn finish(self) -> Result<(), ResetReason> {
         match self {
             Self::Socket(socket) => shut_down(socket).map_err(|error| reset_reason(&error)),
@@ -158,7 +159,7 @@ impl ReadBuffer {
 pub(super) enum ForwardError {
     /// The source failed, or sent an invalid body.
     Source(ResetReason),
-    /// The sink failed.
+    /// The sink failed, or its peer is gone.
     Sink(ResetReason),
 }
 
@@ -179,17 +180,32 @@ pub(super) enum BodyForm {
     Discarded,
 }
 
+/// The end that a body is read from, with what has been read from it already.
+pub(super) struct BodySource<'a> {
+    pub(super) wire: WireEnd<'a>,
+    pub(super) inlet: &'a mut ReadBuffer,
+}
+
+/// The end that a body is written to.
+#[derive(Clone, Copy)]
+pub(super) struct BodySink<'a> {
+    pub(super) wire: WireEnd<'a>,
+    pub(super) form: BodyForm,
+}
+
 /// Forwards a body. `content` gets its content, `moved` the number of bytes passed. Returns `false`
 /// if the source ended before the body, or if the body has no length. If the future is dropped,
-/// `inlet` and `body` are at the next byte to be written, provided that the body is forwarded as
-/// received.
+/// the source's `inlet` and `body` are at the next byte to be written, provided that the body is
+/// forwarded as received.
 pub(super) async fn forward_body(
-    (from, inlet): (WireEnd<'_>, &mut ReadBuffer),
-    (to, form): (WireEnd<'_>, BodyForm),
+    source: BodySource<'_>,
+    sink: BodySink<'_>,
     body: &mut BodyParser,
     mut content: impl FnMut(&[u8]),
     moved: impl Fn(usize),
 ) -> Result<bool, ForwardError> {
+    let BodySource { wire: from, inlet } = source;
+    let BodySink { wire: to, form } = sink;
     let mut piece = Vec::new();
     while !body.is_over() {
         if inlet.is_empty() && !inlet.fill(from).await.map_err(ForwardError::Source)? {
@@ -298,8 +314,9 @@ mod tests {
         let mut inlet = ReadBuffer { ended: true, ..ReadBuffer::default() };
         inlet.inbox.push(all);
         let mut body = BodyParser::new(BodyFraming::Length(all.len() as u64));
-        let passing =
-            forward_body((to, &mut inlet), (to, BodyForm::Unchanged), &mut body, |_| {}, |_| {});
+        let source = BodySource { wire: to, inlet: &mut inlet };
+        let sink = BodySink { wire: to, form: BodyForm::Unchanged };
+        let passing = forward_body(source, sink, &mut body, |_| {}, |_| {});
         assert!(timeout(MOMENT, passing).await.is_err(), "all of it was taken");
         assert!(inlet.bytes().len() < all.len() && !body.is_over());
         let rest = BodyParser::new(BodyFraming::Length(inlet.bytes().len() as u64));

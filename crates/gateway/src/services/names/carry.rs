@@ -14,6 +14,7 @@ use crate::relay::dial::reset_reason;
 use crate::relay::leg::TcpLeg;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::route::{ClientRoute, Upstreams};
+use crate::relay::turns::SlotAsker;
 use crate::services::http;
 
 /// Carries clients' connections to named hosts, and what that needs.
@@ -27,22 +28,24 @@ pub(super) struct NameCarrier {
 pub(super) async fn carry_to_name(
     carrier: Arc<NameCarrier>,
     route: ClientRoute,
-    it: AcceptedConnection,
+    accepted: AcceptedConnection,
     name: HostName,
 ) {
-    let port = it.open.destination.port();
-    let destination = Destination::Name(name, port);
+    let AcceptedConnection { socket, open } = accepted;
+    let port = open.destination.port();
+    let open = open.to(Destination::Name(name, port));
     if let Some(http) = carrier.http.as_ref().filter(|http| http.takes(port)) {
-        return http::serve(http.clone(), it.socket, it.open.to(destination)).await;
+        return http::serve(http.clone(), socket, open).await;
     }
-    carry(carrier, route, (it.socket, Vec::new()), it.open.to(destination)).await;
+    carry(carrier, route, socket, Vec::new(), open).await;
 }
 
 /// Carries a connection from which `first` has been read.
 pub(super) async fn carry(
     carrier: Arc<NameCarrier>,
     route: ClientRoute,
-    (socket, first): (TcpStream, Vec<u8>),
+    socket: TcpStream,
+    first: Vec<u8>,
     open: StreamOpening<Destination>,
 ) {
     let upstreams = &carrier.upstreams;
@@ -50,14 +53,14 @@ pub(super) async fn carry(
     counters.connections.increment();
     let leg = TcpLeg::new(socket);
     let by_name = matches!(open.destination, Destination::Name(..));
-    let session = route.hub.filter(|it| !by_name || upstreams.hop.peer_resolves(*it));
+    let session = route.hub.filter(|hub| !by_name || upstreams.hop.peer_resolves(*hub));
     let stream = session.map(|session| upstreams.hop.open(clock::now(), session, open.clone()));
     match stream {
         Some(Ok(stream)) => {
             let session = stream.session();
             let entry =
                 Registered::new(clock::now(), counters, session, open, ConnectionOrigin::Here);
-            relay::relay_early(stream, leg, (&first, None), &entry, counters).await;
+            relay::relay_early(stream, leg, &first, None, &entry, counters).await;
         }
         _ => connect_directly(upstreams, leg, &first, open).await,
     }
@@ -75,8 +78,8 @@ async fn connect_directly(
     let addresses = match &open.destination {
         Destination::Address(address) => Ok(vec![*address]),
         Destination::Name(name, port) => {
-            let asker = (((), client_network(open.source.ip())), LOOKUPS_EACH);
-            upstreams.resolver.look_up(asker, (name, *port), upstreams.dialer.timeout).await
+            let asker = SlotAsker::ungrouped(client_network(open.source.ip()), LOOKUPS_EACH);
+            upstreams.resolver.look_up(asker, name, *port, upstreams.dialer.timeout).await
         }
         Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Ok(Vec::new()),
     };
@@ -84,6 +87,7 @@ async fn connect_directly(
     for address in addresses.unwrap_or_default() {
         let connected = tokio::select! {
             connected = upstreams.dialer.connect(address, None, open.dscp) => connected,
+            // The client has left.
             _ = leg.failure() => break,
         };
         match connected {

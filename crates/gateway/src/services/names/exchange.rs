@@ -21,8 +21,10 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(12);
 pub(super) async fn ask(
     hop: Hop,
     session: SessionId,
-    (client, message): (IpAddr, &[u8]),
+    client: IpAddr,
+    message: &[u8],
 ) -> Option<Vec<u8>> {
+    // A stream of its own (RFC 9250 §4.2): a lost packet then delays one answer only.
     let stream = hop.open(clock::now(), session, opening(client)).ok()?;
     let asked = timeout(EXCHANGE_TIMEOUT, async {
         write(&stream, message).await?;
@@ -49,19 +51,20 @@ fn opening(client: IpAddr) -> StreamOpening<Destination> {
 /// # Errors
 /// The reset reason; [`ResetReason::Prohibited`] if the stream holds anything else.
 pub(super) async fn read(stream: &SessionStream) -> Result<Vec<u8>, ResetReason> {
-    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
     loop {
         match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
-            ReadOutcome::Data(count) => said.extend_from_slice(&buffer[..count]),
+            ReadOutcome::Data(count) => received.extend_from_slice(&buffer[..count]),
             ReadOutcome::End => break,
             ReadOutcome::Blocked => {}
         }
         // The other side may send without end.
-        if said.len() > MAX_FRAMED {
+        if received.len() > MAX_FRAMED {
             return Err(ResetReason::Prohibited);
         }
     }
-    match said.split_first_chunk() {
+    match received.split_first_chunk() {
         Some((length, message)) if usize::from(u16::from_be_bytes(*length)) == message.len() => {
             Ok(message.to_vec())
         }

@@ -17,11 +17,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use super::desk::{QuestionClient, QuestionQueue};
+use super::driver::{QuestionClient, QuestionQueue};
 use super::tcp::{IDLE_TIMEOUT, QuestionOrigin};
 use crate::handshake::EarlyStream;
 
-/// ALPN name of HTTP/2.
+/// ALPN name of HTTP/2 (RFC 9113 §3.1).
 pub(super) const HTTP2: &[u8] = b"h2";
 /// Limit of concurrent requests of a connection. More wait.
 const MAX_REQUESTS: u32 = 64;
@@ -35,16 +35,17 @@ type HttpsResponse = Response<Full<Bytes>>;
 
 /// Serves requests until the client closes the connection, or is idle.
 pub(super) async fn serve(
-    desk: Arc<QuestionQueue>,
+    queue: Arc<QuestionQueue>,
     stream: TlsStream<EarlyStream<TcpStream>>,
     origin: QuestionOrigin,
 ) {
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let (active, busy) = watch::channel(0_usize);
     let service = service_fn(|request| {
-        let (desk, guard) = (desk.clone(), ActiveRequest::new(&active));
+        let queue = queue.clone();
+        let guard = ActiveRequest::new(&active);
         async move {
-            let answer = timeout(REQUEST_LIMIT, answer(&desk, request, origin)).await;
+            let answer = timeout(REQUEST_LIMIT, answer(&queue, request, origin)).await;
             drop(guard);
             Ok::<_, Infallible>(answer.unwrap_or_else(|_| status(StatusCode::REQUEST_TIMEOUT)))
         }
@@ -103,11 +104,11 @@ async fn idle(mut busy: watch::Receiver<usize>) {
 }
 
 async fn answer(
-    desk: &QuestionQueue,
+    queue: &QuestionQueue,
     request: Request<Incoming>,
     origin: QuestionOrigin,
 ) -> HttpsResponse {
-    match ask(desk, request, origin).await {
+    match ask(queue, request, origin).await {
         Ok(Some(answer)) => respond(answer),
         Ok(None) => status(StatusCode::SERVICE_UNAVAILABLE),
         Err(why) => {
@@ -121,14 +122,14 @@ async fn answer(
 
 /// Answers the question of a request; [`None`] if there is no answer.
 async fn ask(
-    desk: &QuestionQueue,
+    queue: &QuestionQueue,
     request: Request<Incoming>,
     origin: QuestionOrigin,
 ) -> Result<Option<Vec<u8>>, NoQuestion> {
     let (head, body) = request.into_parts();
     let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let (method, uri) = (head.method.as_str(), &head.uri);
-    let message = match doh::question(method, uri.path(), uri.query(), kind)? {
+    let uri = &head.uri;
+    let message = match doh::question(head.method.as_str(), uri.path(), uri.query(), kind)? {
         QuestionLocation::Target(message) => message,
         QuestionLocation::Body => {
             let whole = Limited::new(body, LONGEST_QUESTION).collect().await;
@@ -139,8 +140,8 @@ async fn ask(
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     // Clients should use the ID 0 in all requests (RFC 8484 §4.1): the connection's number tells
     // them apart.
-    let asker = QuestionClient::Tcp { connection: desk.next_connection(), id, answers: sender };
-    desk.ask(asker, origin, &message);
+    let asker = QuestionClient::Tcp { connection: queue.next_connection(), id, answers: sender };
+    queue.ask(asker, origin, &message);
     Ok(answers.recv().await)
 }
 

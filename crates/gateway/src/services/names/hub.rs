@@ -1,6 +1,6 @@
 //! Answers terminals' DNS questions at the hub.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::figures::counters::GatewayCounters;
 use crate::figures::status::DnsStatus;
 use crate::figures::status::GatewayStatus;
 use crate::hop::SessionStream;
-use crate::relay::turns::WorkSlots;
+use crate::relay::turns::{SlotAsker, WorkSlots};
 
 /// Limit of questions being asked, for all terminals: each takes a socket.
 const MAX_QUESTIONS: usize = 512;
@@ -42,20 +42,24 @@ pub(crate) struct HubResolver {
     counters: Arc<GatewayCounters>,
 }
 
-/// Whose share of the lookups a stream takes: that of its client, among those of its terminal.
+/// Returns the asker of a lookup for a stream: its client, among those of its terminal.
 pub(crate) fn asker(
     terminal: &PermittedTerminal,
     open: &StreamOpening<Destination>,
-) -> (PublicKey, IpAddr) {
-    (terminal.key, client_network(open.source.ip()))
+    share: SlotShare,
+) -> SlotAsker<PublicKey> {
+    SlotAsker { group: terminal.key, client: client_network(open.source.ip()), share }
 }
 
 impl HubResolver {
     pub(crate) fn new(config: HubDnsConfig, counters: Arc<GatewayCounters>) -> Self {
-        let servers = Arc::new(ResolverList::new(config.servers, Vec::new()));
-        let (questions, lookups) = (WorkSlots::new(MAX_QUESTIONS), WorkSlots::new(MAX_LOOKUPS));
-        let share = SlotShare::of_group(config.questions);
-        Self { servers, questions, lookups, share, counters }
+        Self {
+            servers: Arc::new(ResolverList::new(config.servers, Vec::new())),
+            questions: WorkSlots::new(MAX_QUESTIONS),
+            lookups: WorkSlots::new(MAX_LOOKUPS),
+            share: SlotShare::of_group(config.questions),
+            counters,
+        }
     }
 
     /// Resolves a host by the configured resolvers, so that a name's addresses are the same for
@@ -67,11 +71,12 @@ impl HubResolver {
     /// too many lookups waiting.
     pub(crate) async fn addresses(
         &self,
-        (asker, share): ((PublicKey, IpAddr), SlotShare),
-        (host, port): (&HostName, u16),
+        asker: SlotAsker<PublicKey>,
+        host: &HostName,
+        port: u16,
     ) -> Option<Result<Vec<SocketAddr>, ResetReason>> {
         let servers = self.servers.configured()?;
-        let turn = match self.lookups.acquire(asker, share).await {
+        let turn = match self.lookups.acquire(asker).await {
             Ok(turn) => turn,
             Err(reason) => return Some(Err(reason)),
         };
@@ -80,15 +85,16 @@ impl HubResolver {
             lookup::look_up(&question, servers, None).await
         };
         let answers = tokio::join!(ask(IpFamily::V4), ask(IpFamily::V6));
+        // The sockets are closed: the next lookup may take its turn.
         drop(turn);
         let found = [answers.0, answers.1].into_iter().flatten();
         let found = found.flat_map(|answer| addresses_in(&answer));
-        let addresses = alternating(found.map(|it| SocketAddr::new(it, port)));
+        let addresses = alternating(found.map(|address| SocketAddr::new(address, port)));
         Some(if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) })
     }
 
     /// Answers the question on a stream of a terminal's client.
-    async fn answer_question(self, asker: (PublicKey, IpAddr), stream: SessionStream) {
+    async fn answer_question(self, asker: SlotAsker<PublicKey>, stream: SessionStream) {
         self.counters.dns_queries.increment();
         let answered = tokio::select! {
             answered = self.resolve_question(asker, &stream) => answered,
@@ -102,10 +108,10 @@ impl HubResolver {
 
     async fn resolve_question(
         &self,
-        asker: (PublicKey, IpAddr),
+        asker: SlotAsker<PublicKey>,
         stream: &SessionStream,
     ) -> Result<(), ResetReason> {
-        let _turn = self.questions.acquire(asker, self.share).await?;
+        let _turn = self.questions.acquire(asker).await?;
         let question = timeout(QUESTION_LIMIT, exchange::read(stream)).await;
         let question = question.map_err(|_| ResetReason::TimedOut)??;
         let servers = self.servers.list(clock::now());
@@ -128,7 +134,7 @@ impl Service for HubResolver {
         let Some(terminal) = role.terminal(stream.session()) else {
             return role.refuse(stream, open, ResetReason::Prohibited);
         };
-        let asker = asker(terminal, open);
+        let asker = asker(terminal, open, self.share);
         role.relays.spawn(self.clone().answer_question(asker, stream));
     }
 
@@ -152,7 +158,7 @@ mod tests {
         let asker = |terminal: usize, client: &str| {
             let source = SocketAddr::new(client.parse().unwrap(), 4000);
             let open = StreamOpening { destination: Destination::Resolver, source, dscp: None };
-            super::asker(&terminals[terminal], &open)
+            super::asker(&terminals[terminal], &open, SlotShare::each(1))
         };
         let first = asker(0, "10.0.0.1");
         assert_eq!(asker(0, "10.0.0.1"), first);
@@ -166,16 +172,20 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let config = HubDnsConfig { servers: vec![server.local_addr().unwrap()], questions: 4 };
         let names = HubResolver::new(config, Arc::default());
-        let client = (PublicKey([1; 32]), IpAddr::from([10, 0, 0, 1]));
+        let client = SlotAsker {
+            group: PublicKey([1; 32]),
+            client: [10, 0, 0, 1].into(),
+            share: names.share,
+        };
         let mut unanswered = Vec::new();
         for _ in 0..3 {
-            unanswered.push(names.questions.acquire(client, names.share).await.unwrap());
+            unanswered.push(names.questions.acquire(client).await.unwrap());
         }
         let host = HostName::new("server.example").unwrap();
         let mut question = [0; 600];
         let asked = async {
             tokio::select! {
-                found = names.addresses((client, names.share), (&host, 80)) => panic!("{found:?}"),
+                found = names.addresses(client, &host, 80) => panic!("{found:?}"),
                 asked = server.recv_from(&mut question) => asked.unwrap().0,
             }
         };

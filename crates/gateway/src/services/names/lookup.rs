@@ -58,7 +58,8 @@ pub(super) async fn look_up(
 /// Draws random message IDs, one for each attempt (RFC 5452 §9.2).
 fn identifiers() -> Option<[u16; ATTEMPTS]> {
     let bytes = random_bytes().ok()?;
-    Some(std::array::from_fn(|it| u16::from_be_bytes([bytes[2 * it], bytes[2 * it + 1]])))
+    let identifier = |number: usize| u16::from_be_bytes([bytes[2 * number], bytes[2 * number + 1]]);
+    Some(std::array::from_fn(identifier))
 }
 
 /// Fails a lookup that would wait for more.

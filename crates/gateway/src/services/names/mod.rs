@@ -1,4 +1,4 @@
-//! DNS: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
+//! DNS: a terminal answers its clients' questions ([`NameService`]), a hub its terminals' ([`hub`]).
 //!
 //! The crate [`names`] decides; this module has the sockets. Questions arrive by [`udp`] and
 //! [`tcp`], at addresses of this machine or redirected by interception, and within TLS by
@@ -6,8 +6,7 @@
 //! others go to resolvers by [`lookup`].
 
 pub(crate) mod carry;
-mod desk;
-mod doors;
+mod driver;
 mod exchange;
 mod https;
 pub(crate) mod hub;
@@ -15,10 +14,11 @@ mod lookup;
 mod question_slots;
 pub(crate) mod secure;
 mod servers;
+mod sockets;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 
-pub(crate) use self::desk::NameService;
-pub(crate) use self::doors::{ResolverSockets, printed_rules};
+pub(crate) use self::driver::NameService;
+pub(crate) use self::sockets::{ResolverSockets, printed_rules};

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::desk::QuestionQueue;
+use super::driver::QuestionQueue;
 use super::https;
 use super::tcp::{self, MessageReader, QuestionOrigin};
 use crate::error::RunError;
@@ -48,30 +48,31 @@ pub(super) async fn listen(
     let load = |protocols| {
         tls::acceptor_of(&secure.files, protocols).map_err(|problem| RunError::Dns { problem })
     };
-    let (dot, doh) = (DnsTransport::Tls(load(DOT_ALPN)?), DnsTransport::Https(load(DOH_ALPN)?));
+    let dot = DnsTransport::Tls(load(DOT_ALPN)?);
+    let doh = DnsTransport::Https(load(DOH_ALPN)?);
     let tls = secure.tls.iter().map(|address| (address, &dot, "TLS"));
     let https = secure.https.iter().map(|address| (address, &doh, "HTTPS"));
     let mut all = Vec::new();
-    for (address, speech, name) in tls.chain(https) {
+    for (address, transport, name) in tls.chain(https) {
         let listener = presence::listen(*address).map_err(|cause| RunError::Dns {
             problem: format!("cannot listen on TCP {address}: {cause}"),
         })?;
         tracing::info!("names are resolved over {name} at {address}");
-        all.push((listener, speech.clone()));
+        all.push((listener, transport.clone()));
     }
     Ok(all)
 }
 
 /// Answers a client's questions until it closes the connection, or is idle.
 pub(super) async fn serve(
-    desk: Arc<QuestionQueue>,
+    queue: Arc<QuestionQueue>,
     socket: TcpStream,
     origin: QuestionOrigin,
-    speech: DnsTransport,
+    transport: DnsTransport,
 ) {
-    let (acceptor, is_https) = match speech {
+    let (acceptor, is_https) = match transport {
         DnsTransport::Plain => {
-            return tcp::answer_questions(desk, socket, origin, MessageReader::default()).await;
+            return tcp::answer_questions(queue, socket, origin, MessageReader::default()).await;
         }
         DnsTransport::Tls(acceptor) => (acceptor, false),
         DnsTransport::Https(acceptor) => (acceptor, true),
@@ -79,9 +80,9 @@ pub(super) async fn serve(
     let client: SocketAddr = origin.client;
     let handshake = handshake::accept(&acceptor, client_network(client.ip()), socket);
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
+        Ok(Ok(stream)) if is_https => https::serve(queue, stream, origin).await,
         Ok(Ok(stream)) => {
-            tcp::answer_questions(desk, stream, origin, MessageReader::default()).await;
+            tcp::answer_questions(queue, stream, origin, MessageReader::default()).await;
         }
         Ok(Err(error)) => tracing::debug!("TLS handshake with DNS client {client} failed: {error}"),
         Err(_) => tracing::debug!("TLS handshake with DNS client {client} timed out"),

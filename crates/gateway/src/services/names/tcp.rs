@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{sleep, timeout};
 
-use super::desk::{QuestionClient, QuestionQueue};
+use super::driver::{QuestionClient, QuestionQueue};
 
 /// Idle limit of a connection (RFC 7766 §6.2.3): longer than any answer takes. Parts of a message
 /// do not count, so that a client cannot hold its slot with a byte now and then.
@@ -72,17 +72,17 @@ impl MessageReader {
 /// Answers a client's questions until it closes the connection, or is idle. `framing` has the bytes
 /// that were read already.
 pub(super) async fn answer_questions(
-    desk: Arc<QuestionQueue>,
+    queue: Arc<QuestionQueue>,
     socket: impl AsyncRead + AsyncWrite,
     origin: QuestionOrigin,
     framing: MessageReader,
 ) {
     let (sender, answers) = channel(MAX_OPEN);
-    let number = desk.next_connection();
+    let number = queue.next_connection();
     let ask = |message: Vec<u8>| {
         let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
         let asker = QuestionClient::Tcp { connection: number, id, answers: sender.clone() };
-        desk.ask(asker, origin, &message);
+        queue.ask(asker, origin, &message);
     };
     // The client sees an error by the end of the connection.
     let _ = serve(socket, framing, answers, ask).await;
@@ -96,8 +96,10 @@ async fn serve(
 ) -> io::Result<()> {
     let socket = pin!(socket);
     let (mut reader, mut writer) = split(socket);
-    let (mut open, mut waiting) = (true, 0_usize);
+    let mut open = true;
+    let mut waiting = 0_usize;
     let mut limit = pin!(sleep(IDLE_TIMEOUT));
+    // A client may end its direction and still wait for answers.
     while open || waiting > 0 {
         while waiting < MAX_OPEN
             && let Some(message) = framing.next()

@@ -21,7 +21,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::desk::QuestionQueue;
+use super::driver::QuestionQueue;
 use super::secure::{self, DnsTransport};
 use super::tcp::QuestionOrigin;
 use crate::whole_file::{self, PRIVATE};
@@ -50,17 +50,17 @@ impl Resolver {
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let secure = SecureDns { tls: vec![any], https: vec![any], files };
         let (sender, mut questions) = mpsc::channel(100);
-        let (desk, mut tasks) = (Arc::new(QuestionQueue::new(sender)), JoinSet::new());
+        let (queue, mut tasks) = (Arc::new(QuestionQueue::new(sender)), JoinSet::new());
         let mut addresses = Vec::new();
-        for (listener, speech) in secure::listen(&secure).await.unwrap() {
+        for (listener, transport) in secure::listen(&secure).await.unwrap() {
             addresses.push(listener.local_addr().unwrap());
-            let desk = desk.clone();
+            let queue = queue.clone();
             tasks.spawn(async move {
                 loop {
                     let (socket, client) = listener.accept().await.unwrap();
                     let origin = QuestionOrigin { client, resolver: None, intercepted: false };
-                    let speech: DnsTransport = speech.clone();
-                    tokio::spawn(secure::serve(desk.clone(), socket, origin, speech));
+                    let transport: DnsTransport = transport.clone();
+                    tokio::spawn(secure::serve(queue.clone(), socket, origin, transport));
                 }
             });
         }
@@ -77,7 +77,7 @@ impl Resolver {
     async fn connect(&self, place: usize, protocols: &[&[u8]]) -> TlsStream<TcpStream> {
         let config = ClientConfig::builder().with_root_certificates(self.roots.clone());
         let mut config = config.with_no_client_auth();
-        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let socket = TcpStream::connect(self.addresses[place]).await.unwrap();
         let name = ServerName::try_from("dns.example").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()

@@ -1,4 +1,4 @@
-//! DNS over UDP.
+//! DNS over UDP (RFC 1035 §4.2.1).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -23,12 +23,21 @@ use crate::relay::dial::{self, Dialer};
 use crate::relay::leg::TcpLeg;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::names::NameResolver;
+use crate::relay::turns::SlotAsker;
+
+/// The configured treatment of the proxy's clients while there is a hop.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ProxySettings {
+    /// Time at which clients are answered.
+    pub(super) answer: AnswerTiming,
+    /// Side of the hop that resolves names.
+    pub(super) names: NameResolution,
+}
 
 /// Route of the proxy's clients to their destinations.
 #[derive(Clone)]
 pub(crate) struct ProxyUpstream {
-    answer: AnswerTiming,
-    names: NameResolution,
+    settings: ProxySettings,
     /// For direct connections. Its time limit also applies to lookups.
     dialer: Dialer,
     resolver: NameResolver<()>,
@@ -48,18 +57,11 @@ impl ProxyUpstream {
     }
 
     pub(crate) fn new(
-        (answer, names): (AnswerTiming, NameResolution),
+        settings: ProxySettings,
         dialer: Dialer,
         counters: Arc<GatewayCounters>,
     ) -> Self {
-        Self {
-            answer,
-            names,
-            dialer,
-            resolver: NameResolver::default(),
-            quick_ack: false,
-            counters,
-        }
+        Self { settings, dialer, resolver: NameResolver::default(), quick_ack: false, counters }
     }
 
     /// The destinations to request from the hub, in the order to try them.
@@ -67,10 +69,11 @@ impl ProxyUpstream {
         &self,
         client: IpAddr,
         destination: &Destination,
-        (hop, session): (&Hop, SessionId),
+        hop: &Hop,
+        session: SessionId,
     ) -> Result<Vec<Destination>, ResetReason> {
         let is_name = matches!(destination, Destination::Name(..));
-        if is_name && self.names == NameResolution::Hub && hop.peer_resolves(session) {
+        if is_name && self.settings.names == NameResolution::Hub && hop.peer_resolves(session) {
             return Ok(vec![destination.clone()]);
         }
         let mut addresses = self.addresses(client, destination).await?;
@@ -92,8 +95,8 @@ impl ProxyUpstream {
         match destination {
             Destination::Address(address) => Ok(vec![*address]),
             Destination::Name(name, port) => {
-                let asker = (((), client_network(client)), LOOKUPS_EACH);
-                self.resolver.look_up(asker, (name, *port), self.dialer.timeout).await
+                let asker = SlotAsker::ungrouped(client_network(client), LOOKUPS_EACH);
+                self.resolver.look_up(asker, name, *port, self.dialer.timeout).await
             }
             Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {
                 Err(ResetReason::Prohibited)
@@ -112,12 +115,18 @@ pub(super) async fn carry(
     upstream.counters.connections.increment();
     let ProxyClient { leg, source, dscp, request } = client;
     let open = StreamOpening { destination: request.destination, source, dscp };
-    let (dialect, first, arriving) = (request.dialect, request.first, Some(arriving));
-    let client = PendingClient { leg, open, dialect, first, arriving };
+    let client = PendingClient {
+        leg,
+        open,
+        dialect: request.dialect,
+        first: request.first,
+        arriving: Some(arriving),
+    };
     let Some((hop, session)) = hop else { return client.connect_directly(&upstream).await };
-    match upstream.hub_destinations(source.ip(), &client.open.destination, (&hop, session)).await {
+    let destination = &client.open.destination;
+    match upstream.hub_destinations(source.ip(), destination, &hop, session).await {
         Err(reason) => fail(client.leg, client.dialect, reason, &upstream).await,
-        Ok(beyond) => match upstream.answer {
+        Ok(beyond) => match upstream.settings.answer {
             AnswerTiming::Early => client.early(&hop, session, &beyond, &upstream).await,
             AnswerTiming::Deferred => client.deferred(&hop, session, &beyond, &upstream).await,
         },
@@ -155,7 +164,9 @@ impl PendingClient {
         beyond: &[Destination],
         upstream: &ProxyUpstream,
     ) {
-        let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
+        let is_v4 = |destination: &&Destination| {
+            matches!(destination, Destination::Address(SocketAddr::V4(_)))
+        };
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
         let open = self.open.to(destination.clone());
         match hop.open(clock::now(), session, open.clone()) {
@@ -184,6 +195,7 @@ impl PendingClient {
                     Ok(()) => return self.relay(stream, open, upstream).await,
                     Err(why) => reason = why,
                 },
+                // The client has left.
                 _ = self.leg.failure() => return upstream.counters.failed.increment(),
             }
         }
@@ -204,21 +216,17 @@ impl PendingClient {
                 open,
                 ConnectionOrigin::Here,
             );
+            // The register counts it from here on.
             drop(self.arriving);
-            relay::relay(
-                stream,
-                (LegSide::Client, self.leg),
-                &self.first,
-                entry,
-                &upstream.counters,
-            )
-            .await;
+            relay::relay(stream, LegSide::Client, self.leg, &self.first, entry, &upstream.counters)
+                .await;
         }
     }
 
     /// Connects without the hop; the server's answer decides.
     async fn connect_directly(mut self, upstream: &ProxyUpstream) {
         let entry = Registered::direct(clock::now(), &upstream.counters, self.open.clone());
+        // The register counts it from here on.
         drop(self.arriving.take());
         let addresses =
             match upstream.addresses(self.open.source.ip(), &self.open.destination).await {
@@ -229,6 +237,7 @@ impl PendingClient {
         for destination in addresses {
             let dialled = tokio::select! {
                 dialled = upstream.dialer.reach(destination, None, self.open.dscp) => dialled,
+                // The client has left.
                 _ = self.leg.failure() => return upstream.counters.failed.increment(),
             };
             match dialled {

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use config::{AnswerTiming, NameResolution, ProxyConfig, SideConfig};
+use config::{ProxyConfig, SideConfig};
 use pep::proxy::{HandshakeStep, ProxyHandshake, ProxyRequest};
 use slacp::client_network;
 use socket2::SockRef;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use units::Instant;
 
 pub(crate) use self::carry::ProxyUpstream;
-use self::carry::{carry, reject};
+use self::carry::{ProxySettings, carry, reject};
 pub(crate) use self::service::{ProxyService, UncarriedAction};
 use crate::clock;
 use crate::error::RunError;
@@ -79,14 +79,17 @@ impl ProxyListener {
         // For the DSCP of clients' SYNs.
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
-        let (handshakes, slots) =
-            (JoinSet::new(), ConnectionSlots::new(MAX_HANDSHAKES, MAX_HANDSHAKES));
-        Ok(Self { listener, config, handshakes, slots, paused_until: None })
+        Ok(Self {
+            listener,
+            config,
+            handshakes: JoinSet::new(),
+            slots: ConnectionSlots::new(MAX_HANDSHAKES, MAX_HANDSHAKES),
+            paused_until: None,
+        })
     }
 
-    /// The settings of the time at which clients are answered, and of name resolution.
-    pub(crate) fn answer_and_names(&self) -> (AnswerTiming, NameResolution) {
-        (self.config.answer, self.config.names)
+    pub(crate) fn settings(&self) -> ProxySettings {
+        ProxySettings { answer: self.config.answer, names: self.config.names }
     }
 
     /// Applies TCP settings to the connections it accepts.
@@ -124,6 +127,7 @@ impl ProxyListener {
                 tracing::warn!("proxy paused, accepts no clients: {error}");
                 self.paused_until = Some(now + EXHAUSTION_PAUSE);
             }
+            // The client has disconnected.
             Err(_) => {}
         }
     }
@@ -171,11 +175,11 @@ async fn read_request(socket: &mut TcpStream) -> io::Result<Result<ProxyRequest,
 
 /// Sends a refusal, and closes.
 async fn refuse(mut leg: TcpLeg, answer: &[u8]) {
-    let said = timeout(CLOSE_TIMEOUT, async {
+    let sent = timeout(CLOSE_TIMEOUT, async {
         leg.socket_mut().write_all(answer).await?;
         leg.socket_mut().shutdown().await
     });
-    if matches!(said.await, Ok(Ok(()))) {
+    if matches!(sent.await, Ok(Ok(()))) {
         // Closing with unread data would reset the connection, and destroy the answer in flight.
         leg.discard(CLOSE_TIMEOUT).await;
     }

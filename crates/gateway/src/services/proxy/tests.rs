@@ -210,11 +210,11 @@ fn the_hub_is_not_asked_for_an_address_of_this_machine() {
         let dialer = Dialer { own, ..dialer(EgressRules::everywhere()) };
         let upstream = ProxyUpstream::new(Default::default(), dialer, Arc::default());
         let hops = Hops::new();
-        let terminal = (&hops.hops[1], hops.sessions[1]);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for (address, asked) in [("192.0.2.7:80", false), ("198.51.100.1:80", true)] {
             let wanted = Destination::Address(address.parse().unwrap());
-            let asking = upstream.hub_destinations(CLIENTS[0], &wanted, terminal);
+            let asking =
+                upstream.hub_destinations(CLIENTS[0], &wanted, &hops.hops[1], hops.sessions[1]);
             let destinations = runtime.block_on(asking);
             let expected = if asked { Ok(vec![wanted]) } else { Err(ResetReason::Prohibited) };
             assert_eq!(destinations, expected, "{address}");
@@ -231,7 +231,7 @@ async fn a_client_counts_from_its_arrival_on() {
     let accepted = proxy.next().await;
     let counters = Arc::new(GatewayCounters::default());
     let upstream = ProxyUpstream::new(
-        (AnswerTiming::Deferred, NameResolution::Hub),
+        ProxySettings { answer: AnswerTiming::Deferred, names: NameResolution::Hub },
         dialer(EgressRules::everywhere()),
         counters.clone(),
     );

@@ -104,6 +104,7 @@ impl KeyAnnouncer {
     fn announce(&mut self, hop: &Hop, sites: &TerminalSites, session: SessionId) {
         let Some((key, terminal)) = self.key.zip(sites.of(session)) else { return };
         let terminal = terminal.key;
+        // Not over an invitation's session, which stores nothing: the terminal's own session follows.
         let is_new = !self.confirmed.contains(&terminal) && !self.in_progress.contains(&terminal);
         if !is_new || sites.of(session).is_some_and(|terminal| terminal.invited) {
             return;

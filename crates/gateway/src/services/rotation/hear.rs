@@ -46,11 +46,8 @@ impl Service for KeyListener {
     }
 
     fn work(&mut self, role: &mut Surroundings<'_>) {
-        let (Some(ReceivedKey { stream, key }), Some(keys)) =
-            (self.received.take(), &mut role.keys)
-        else {
-            return;
-        };
+        let Some(ReceivedKey { stream, key }) = self.received.take() else { return };
+        let Some(keys) = &mut role.keys else { return };
         match key.and_then(|key| keys.learn(role.now, stream.session(), key)) {
             Ok(()) => drop(role.relays.spawn(confirm(stream))),
             Err(reason) => stream.reset(reason),

@@ -192,6 +192,7 @@ fn read(path: &Path) -> BTreeMap<PublicKey, KeySuccessors> {
 
 fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, KeySuccessors>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // There is no file yet.
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }

@@ -1,5 +1,5 @@
-//! Which packets from the tunnel the kernel may route on: those of known connections (mostly
-//! replies), and new ones that [`Egress`] permits.
+//! Rules for packets from the tunnel. The kernel may route on those of known connections (mostly
+//! replies), and new ones that [`EgressRules`] permits.
 //!
 //! The kernel itself decides, by rules in our table: it always knows its own addresses, and which
 //! packet is a reply. It cannot see through IPv6-to-IPv4 translation: an own address in that form
@@ -80,7 +80,7 @@ const OWN_TALK: [Term; 3] = [
     Term::Drop,
 ];
 
-/// Whether a line opens a special range or an address of this machine.
+/// Returns `true` if a line opens a special range or an address of this machine.
 fn opens(target: &EgressTarget) -> bool {
     target.prefix.is_host() || SPECIAL.iter().any(|special| special.range.covers(target.prefix))
 }
@@ -111,6 +111,8 @@ pub(super) fn rules(admitted: &[Admitted]) -> Vec<NftRule> {
         let version = Term::Version(IpFamily::of(range.address()));
         [&[version, Term::ToPrefix(range)], &REFUSED[..]].concat()
     });
+    // The first match decides: denials go before all permissions, and what the operator opens of the special
+    // ranges goes before the rules that close these.
     let mut rules = vec![vec![Term::IsEstablished, Term::Return], OWN_TALK.to_vec()];
     rules.extend(admitted.iter().flat_map(Admitted::denied));
     rules.extend(admitted.iter().flat_map(Admitted::opened));

@@ -64,7 +64,7 @@ const SESSIONS_AT_ONCE: usize = 64;
 pub(crate) struct Tunnel {
     config: TunnelConfig,
     port: Arc<Port>,
-    /// Where packets from the device go, once it is read.
+    /// Destination of packets from the device, once it is read.
     hop: Option<Hop>,
     reader: Option<JoinHandle<()>>,
     route: Route,
@@ -74,18 +74,18 @@ pub(crate) struct Tunnel {
 
 /// Moves packets between the device and the hop.
 pub(crate) struct Port {
-    /// Made anew if somebody removes it.
+    /// Replaced by a new one after it was removed.
     device: RwLock<Arc<Device>>,
     table: Mutex<Table>,
     paths: Mutex<PacketPaths>,
     classes: Arc<LiveClasses>,
     fragments: Mutex<FragmentChannels>,
     counters: Arc<GatewayCounters>,
-    /// Whether SYNs announce only what fits into one packet of the hop.
+    /// Makes SYNs announce only what fits into one packet of the hop.
     clamps_mss: bool,
-    /// Whether the rules lack changes of the open sessions.
+    /// Set while the rules lack changes of the open sessions.
     is_stale: AtomicBool,
-    /// Whether the device has failed: packets pass unaccelerated.
+    /// Set after the device has failed: packets pass unaccelerated.
     has_failed: AtomicBool,
 }
 
@@ -104,13 +104,15 @@ impl Tunnel {
         shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
         let adopted = shared.map(|fd| Device::adopt(fd, config)).transpose();
-        let device = adopted.and_then(|it| it.flatten().map_or_else(|| Device::open(config), Ok));
-        let device = device.map_err(|it| RunError::device(&config.name, it))?;
+        let device = adopted
+            .and_then(|adopted| adopted.flatten().map_or_else(|| Device::open(config), Ok))
+            .map_err(|refusal| RunError::device(&config.name, refusal))?;
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
         let lans = LanWatch::start(selection.traffic.interfaces(), LocalInterfaces::AllInterfaces);
         let table = Table::claim(selection, &config.name);
         let table =
             table.map_err(KernelRefusal::wrap(KernelOperation::Nftables)).map_err(refused)?;
+        // Several gateways may have tunnels on one machine: the table's slot also tells their routes apart.
         let index = if_nametoindex(config.name.as_str());
         let index = index.map_err(|errno| RunError::System(errno.into()))?;
         let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
@@ -129,8 +131,15 @@ impl Tunnel {
             is_stale: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
-        let (config, carries_v6) = (config.clone(), without_v6.is_none());
-        Ok(Self { config, port, hop: None, reader: None, route, carries_v6, lans })
+        Ok(Self {
+            config: config.clone(),
+            port,
+            hop: None,
+            reader: None,
+            route,
+            carries_v6: without_v6.is_none(),
+            lans,
+        })
     }
 
     /// The device for another process.
@@ -145,15 +154,15 @@ impl Tunnel {
         &self.config.name
     }
 
-    /// Leaves what comes from the device to another process. What sessions bring is passed on as before.
+    /// Stops reading the device, which another process reads from now on. Packets from sessions are still
+    /// written to it.
     pub(crate) fn stop_reading(&mut self) {
         self.hop = None;
         self.reader.take().into_iter().for_each(|reader| reader.abort());
     }
 
-    /// Makes a device that was removed anew, restores the routes that the kernel removed when IPv6 was
-    /// switched off, follows the routes to clients, and applies changes of the open sessions that were
-    /// gathered.
+    /// Replaces a device that was removed, restores the routes that the kernel removed when IPv6 was switched
+    /// off, follows the routes to clients, and applies the gathered changes of the open sessions.
     pub(crate) fn housekeep(&mut self) {
         // Its reader learns that the device was removed, but not that it was renamed.
         if if_nametoindex(self.name()).is_err() {
@@ -170,10 +179,11 @@ impl Tunnel {
         }
     }
 
-    /// Makes the device anew.
+    /// Creates the device again, and leads the routes to it.
     fn renew(&mut self) {
         let hop = self.hop.clone();
         self.stop_reading();
+        // Kept for the next attempt, in case this one fails.
         self.hop.clone_from(&hop);
         let name = &self.config.name;
         let made = Device::open(&self.config).map_err(|refusal| refusal.to_string());
@@ -257,7 +267,7 @@ impl Tunnel {
         agreed
     }
 
-    /// Whether a session was added and not removed.
+    /// Returns `true` if a session was added and not removed.
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.port.paths().has(session)
     }
@@ -306,7 +316,7 @@ impl Port {
         self.device.read().expect("nobody panics while holding the device").clone()
     }
 
-    /// Goes on with another device.
+    /// Replaces the device, and takes packets again.
     fn renew(&self, device: Device) {
         let mut current = self.device.write().expect("nobody panics while holding the device");
         *current = Arc::new(device);
@@ -349,6 +359,7 @@ impl Port {
                     }
                 }
             }
+            // The device may have packets without end: other tasks get their turn.
             tokio::task::yield_now().await;
         }
     }
@@ -398,6 +409,7 @@ impl PacketSink for Port {
             self.counters.packets_dropped.increment();
             return false;
         };
+        // A terminal sends from its own networks only, and to those of others only with `mesh`.
         if !self.paths().permits(session, packet.source, packet.destination) {
             tracing::debug!(source = %packet.source, destination = %packet.destination, "not \
                                                                                          permitted");
@@ -428,10 +440,10 @@ pub(crate) fn of_clients(
     policies: &[TrafficPolicy],
     accept: &EgressRules,
 ) -> Selection {
-    let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
+    let interfaces = intercept.interfaces.clone();
     let lans = LanRoutes::of(&interfaces, LocalInterfaces::AllInterfaces);
     Selection {
-        traffic: Traffic::OfClients { interfaces, own, lans },
+        traffic: Traffic::OfClients { interfaces, own: intercept.own_traffic, lans },
         policies: policies.to_vec(),
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,

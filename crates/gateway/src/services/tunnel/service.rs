@@ -32,7 +32,7 @@ impl HubSelection {
     }
 }
 
-/// What terminals may send through the tunnel. Terminals with the same rights share one rule set.
+/// Rules for packets from terminals. Terminals with the same rights share one rule set.
 fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
     let mut others = terminals.iter().map(|terminal| &terminal.egress);
     if let Some(first) = others.next()
@@ -40,9 +40,9 @@ fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
     {
         return Admitted::from_anyone(first);
     }
-    let of = |it: &PermittedTerminal| Admitted {
-        sources: it.networks.clone(),
-        egress: it.egress.clone(),
+    let of = |terminal: &PermittedTerminal| Admitted {
+        sources: terminal.networks.clone(),
+        egress: terminal.egress.clone(),
     };
     terminals.iter().map(of).collect()
 }
@@ -129,7 +129,7 @@ pub(crate) struct TerminalTunnel {
     tunnel: Tunnel,
     /// The session that it leads to.
     session: Option<SessionId>,
-    /// Whether that session's hub answers.
+    /// `true` while that session's hub answers.
     is_open: bool,
 }
 
@@ -145,10 +145,13 @@ impl Service for TerminalTunnel {
     }
 
     fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
-        let (Some(hop), uplink) = (role.hop, role.uplink) else { return };
+        let Some(hop) = role.hop else { return };
+        let uplink = role.uplink;
         if self.session != uplink.session {
             self.session.into_iter().for_each(|former| self.tunnel.remove(former));
-            (self.session, self.is_open) = (uplink.session, true);
+            // Adding a session opens it; a hub that does not answer closes it again below.
+            self.session = uplink.session;
+            self.is_open = true;
             let accepted = |session| self.tunnel.add(hop, session, everywhere());
             if uplink.session.is_some_and(|session| !accepted(session)) {
                 tracing::warn!(

@@ -36,14 +36,14 @@ const BEHIND_INTERCEPTION: i32 = 1;
 /// Mark bits of interception and tunnels of all gateways.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
-/// Which packets go through the tunnel.
+/// Selection of the packets that go through the tunnel.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) traffic: Traffic,
     pub(crate) policies: Vec<TrafficPolicy>,
     /// Rules for packets from the tunnel.
     pub(crate) admitted: Vec<Admitted>,
-    /// Whether this table counts connections, because nothing intercepts them.
+    /// Set if this table counts connections, because nothing intercepts them.
     pub(crate) counts_connections: bool,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Selection {
 pub(crate) enum Traffic {
     /// On a terminal: packets from its clients, except TCP unless a policy says otherwise.
     OfClients {
-        /// Interfaces towards the clients.
+        /// Names of the interfaces towards the clients.
         interfaces: Vec<String>,
         /// Also this machine's own connections, as far as policies select them.
         own: bool,
-        /// What is routed to clients.
+        /// Routes to clients, whose packets stay outside of the tunnel.
         lans: LanRoutes,
     },
     /// On a hub: packets to its terminals' clients, from anywhere.
@@ -67,7 +67,7 @@ pub(crate) enum Traffic {
 }
 
 impl Traffic {
-    /// Interfaces towards clients.
+    /// Names of the interfaces towards clients; none on a hub.
     pub(crate) fn interfaces(&self) -> &[String] {
         match self {
             Self::OfClients { interfaces, .. } => interfaces,
@@ -87,6 +87,7 @@ impl Traffic {
                 .map(|network| [to(network), vec![Term::Goto(WHOLE)]].concat())
                 .collect(),
         };
+        // Marked packets are decided: by interception, or by another gateway's tunnel.
         [vec![Term::HasAnyMark(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
     }
 
@@ -94,22 +95,27 @@ impl Traffic {
     fn own(&self) -> Option<Vec<NftRule>> {
         let Self::OfClients { interfaces, own: true, .. } = self else { return None };
         let mut rules = vec![vec![Term::HasAnyMark(ALL_MARKS), Term::Return]];
-        rules.extend(interfaces.iter().map(|it| vec![Term::ToInterface(it.clone()), Term::Return]));
+        // What goes to the clients does not cross the hop.
+        let leave = |interface: &String| vec![Term::ToInterface(interface.clone()), Term::Return];
+        rules.extend(interfaces.iter().map(leave));
         rules.push(vec![Term::Tcp, Term::NotToThisMachine, Term::ToUnicast, Term::Goto(WHOLE)]);
         Some(rules)
     }
 
-    /// The chains on hooks.
+    /// The chains that the kernel's hooks enter first.
     fn hooks(&self, device: &str, slot: Slot) -> Vec<NftChain> {
         let hook = |name, hook, rules| NftChain { name, hook: Some(hook), rules };
         let came = [Term::FromInterface(device.to_owned()), Term::MarkConnection(slot.mark())];
         let admitted = vec![Term::FromInterface(device.to_owned()), Term::Jump(ADMITTED)];
+        // Packets from the device are checked before they mark their connection, by which replies return
+        // through the tunnel.
         let forwarded = vec![admitted, came.to_vec(), vec![Term::Jump(CHAIN)]];
         let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
         let output = match self {
             Self::OfClients { own: false, .. } => return chains,
             Self::OfClients { own: true, .. } => vec![vec![Term::Jump(OWN_CHAIN)]],
             Self::ToTerminals { hop } => {
+                // The hop's own packets would enter the tunnel that they carry.
                 vec![vec![Term::UdpFrom(*hop), Term::Return], vec![Term::Jump(CHAIN)]]
             }
         };
@@ -157,13 +163,14 @@ impl Selection {
     /// Applies the policies to a SYN that is not split.
     fn connections(&self, mark: FirewallMark) -> Vec<NftRule> {
         let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
+        // On a terminal, TCP enters the tunnel only by a policy: otherwise it is split, or passes.
         let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
         policy::chain(
             &self.policies,
             PolicySubject::Connections,
             self.counts_connections,
             usual(),
-            |it| match it {
+            |action| match action {
                 PolicyAction::Split => usual(),
                 PolicyAction::Tunnel => take(),
                 PolicyAction::Bypass => vec![Term::Return],
@@ -203,7 +210,7 @@ pub(crate) struct Table {
     table: NftTable,
     slot: Slot,
     selection: Selection,
-    /// The networks set last.
+    /// Networks to take packets for, as set last.
     networks: Vec<Prefix>,
 }
 
@@ -236,7 +243,7 @@ impl Table {
         self.fill(false)
     }
 
-    /// Leaves alone what is routed to clients.
+    /// Applies changed routes to clients, whose packets stay outside of the tunnel.
     pub(crate) fn set_lans(&mut self, routes: LanRoutes) -> io::Result<()> {
         if let Traffic::OfClients { lans, .. } = &mut self.selection.traffic {
             *lans = routes;

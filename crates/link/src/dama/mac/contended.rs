@@ -71,11 +71,14 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
     /// most `most` cells together and `choose` accepts the bytes taken before. Returns true if it
     /// took any.
     pub(in crate::dama) fn gather(&mut self, most: u32, choose: impl Fn(u64) -> bool) -> bool {
-        let (mut cells, mut bytes, mut taken) = (0u32, 0, VecDeque::new());
+        let mut cells = 0u32;
+        let mut bytes = 0;
+        let mut taken = VecDeque::new();
         self.select();
         while let Some(mut packet) = self.current.take() {
             let all = cells.saturating_add(packet.left);
             if all > most || !choose(bytes) {
+                // Not taken, so it stays the next one to leave.
                 self.current = Some(packet);
                 break;
             }
@@ -117,6 +120,7 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
         packet.left -= 1;
         let sent = &mut self.contended.sent[packet.class as usize];
         sent.received += 1;
+        // Room counted in bytes is only freed by whole packets.
         if let MacLimit::Cells(_) = self.limit {
             sent.freed += 1;
         }

@@ -1,4 +1,4 @@
-//! Division of insufficient capacity.
+//! Division of capacity among demands that exceed it.
 
 /// The demand of a terminal, and its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub(super) fn divide_in_proportion(demands: &[WeightedDemand], room: u64) -> Vec
         if all <= u128::from(room) {
             return demand.wanted;
         }
+        // The product may need more than 64 bits.
         (u128::from(demand.wanted) * u128::from(room) / all) as u64
     };
     demands.iter().map(part).collect()
@@ -81,7 +82,8 @@ mod tests {
                 for (other, more) in demands.iter().zip(&shares) {
                     let short = *share < demand.wanted;
                     // Rounding moves less than two for each weight.
-                    let (weight, others) = (demand.weight, other.weight);
+                    let weight = demand.weight;
+                    let others = other.weight;
                     let envies = (share + 2 * weight) * others < more * weight;
                     prop_assert!(!(short && envies), "{:?} {:?}", demands, shares);
                 }

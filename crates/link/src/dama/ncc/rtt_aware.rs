@@ -25,7 +25,8 @@ impl Ncc {
         for terminal in terminals {
             let account = &mut self.accounts[terminal as usize];
             let due = SlotFraction(account.rate_credit.0 + account.rate.0);
-            let (rate, volume) = (due.whole(), account.volume);
+            let rate = due.whole();
+            let volume = account.volume;
             account.rate_credit = SlotFraction(due.0 - SlotFraction::from_slots(rate).0);
             let left = self.room.saturating_sub(reserve);
             let (fits_rate, fits_volume) = match left {

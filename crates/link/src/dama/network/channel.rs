@@ -109,8 +109,8 @@ impl RandomAccessChannel {
     /// Creates the channel for requests, if it is configured.
     pub(super) fn for_requests(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
         let Some(request) = config.requests.transport.slots() else { return Ok(None) };
-        let (slots, others) =
-            (config.frames.slots, config.random_access.map_or(0, |access| access.carriers));
+        let slots = config.frames.slots;
+        let others = config.random_access.map_or(0, |access| access.carriers);
         let number = config.request_block(request.place)?;
         let carriers = match request.place {
             RequestPlace::Slots(_) => 1,
@@ -118,6 +118,7 @@ impl RandomAccessChannel {
         };
         let block = request.channel.block(number, slots)?;
         let mut channel = Self::new(config, &request.channel, block, carriers)?;
+        // The block is at the end of the frame, on the last carriers before those of random access.
         channel.first_slot = slots - number;
         channel.first_carrier = config.frames.carriers - others - carriers;
         Ok(Some(channel))
@@ -223,7 +224,8 @@ impl RandomAccessChannel {
         let in_force = self.in_force(frame);
         // By carrier; the stable sort keeps the order in which the bursts were sent.
         bursts.sort_by_key(|burst| burst.carrier);
-        let (mut decoded, mut rest) = (Vec::new(), &bursts[..]);
+        let mut decoded = Vec::new();
+        let mut rest = &bursts[..];
         for carrier in 0..self.carriers {
             let count = rest.iter().take_while(|burst| burst.carrier == carrier).count();
             let (here, others) = rest.split_at(count);

@@ -92,9 +92,8 @@ impl<P: CarriedPacket> Dama<P> {
     /// Schedules a terminal's look at the block of a frame, unless it already awaits one.
     fn await_block(&mut self, kind: ChannelKind, terminal: usize, frame: u64) {
         let contender = self.terminals[terminal].contenders[kind as usize].as_mut();
-        let (Some(contender), Some(channel)) = (contender, &self.channels[kind as usize]) else {
-            return;
-        };
+        let Some(contender) = contender else { return };
+        let Some(channel) = &self.channels[kind as usize] else { return };
         if contender.alarm.is_none() {
             contender.alarm = Some(frame);
             let at = channel.begin(self.origin, frame);
@@ -144,6 +143,7 @@ impl<P: CarriedPacket> Dama<P> {
         contender.alarm = None;
         self.advance(at, terminal);
         let cells = match kind {
+            // A request takes one cell.
             ChannelKind::Requests => vec![1],
             ChannelKind::Packets => self.packets_to_send(at, terminal, frame),
         };
@@ -186,12 +186,10 @@ impl<P: CarriedPacket> Dama<P> {
     /// Takes packets for contention, within the limits and the slots of a block; returns true if
     /// there are any.
     fn gather(&mut self, terminal: usize, frame: u64) -> bool {
-        let (Some(channel), Some(limits)) =
-            (&self.channels[ChannelKind::Packets as usize], &self.limits)
-        else {
-            return false;
-        };
+        let Some(channel) = &self.channels[ChannelKind::Packets as usize] else { return false };
+        let Some(limits) = &self.limits else { return false };
         let replicas = u32::from(channel.block.scheme().replicas());
+        // Each burst takes a slot for each of its replicas.
         let most = u32::from(channel.block.slots()) / replicas;
         let load = channel.terms(frame).load;
         let asks = &mut self.terminals[terminal];
@@ -208,7 +206,8 @@ impl<P: CarriedPacket> Dama<P> {
         cells: &[u32],
     ) {
         let Some(channel) = &self.channels[kind as usize] else { return };
-        let (block, first) = (channel.block, channel.first_slot);
+        let block = channel.block;
+        let first = channel.first_slot;
         let asks = &mut self.terminals[terminal];
         let free = asks.silent_slots(frame, first, block);
         let bursts = cells.iter().sum::<u32>() as usize;
@@ -252,8 +251,10 @@ impl<P: CarriedPacket> Dama<P> {
         }
         let places = (0..).zip(cells).flat_map(|(place, cells)| (0..*cells).map(move |_| place));
         let sent = places.zip(arriving).map(|(place, arriving)| SentBurst { place, arriving });
-        let (terminal, count) = (terminal as u32, bursts.len() as u32);
+        let terminal = terminal as u32;
+        let count = bursts.len() as u32;
         let sender = BurstSender { terminal, bursts: count, decoded: 0, carrier };
+        // The hub receives all bursts of a frame together: the first one schedules that.
         if channel.send(frame, sender, sent) {
             let end = self.frames.begin(self.origin, frame + 1);
             self.agenda.insert(end + self.request_delay, DamaTask::Blocks(kind));
@@ -270,10 +271,8 @@ impl<P: CarriedPacket> Dama<P> {
         attempt: u32,
         bursts: &[BurstSlots],
     ) {
-        let (Some(events), Some(channel)) = (&mut self.events, &self.channels[kind as usize])
-        else {
-            return;
-        };
+        let Some(events) = &mut self.events else { return };
+        let Some(channel) = &self.channels[kind as usize] else { return };
         let terminal = sender.terminal;
         let pending = self.terminals[terminal as usize].pending;
         let number = |slot: &u16| channel.first_slot + u32::from(*slot);
@@ -319,7 +318,9 @@ impl<P: CarriedPacket> Dama<P> {
             {
                 self.schedule_arrival(at, terminal, departed);
             }
-            let (terminal, sent, decoded) = (sender.terminal, heard.frame, missed == 0);
+            let terminal = sender.terminal;
+            let sent = heard.frame;
+            let decoded = missed == 0;
             self.agenda
                 .insert(answered, DamaTask::Answer(BurstAnswer { kind, terminal, sent, decoded }));
         }
@@ -327,17 +328,16 @@ impl<P: CarriedPacket> Dama<P> {
     }
 
     fn note_received(&mut self, at: Instant, kind: ChannelKind, heard: &ReceivedBlocks) {
-        let (Some(events), Some(channel)) = (&mut self.events, &self.channels[kind as usize])
-        else {
-            return;
-        };
+        let Some(events) = &mut self.events else { return };
+        let Some(channel) = &self.channels[kind as usize] else { return };
         let of = |sender: &BurstSender| ReceivedBursts {
             terminal: sender.terminal,
             carrier: channel.carrier(sender.carrier),
             decoded: sender.decoded,
             collided: sender.bursts - sender.decoded,
         };
-        let (channel, frame) = (kind, heard.frame);
+        let channel = kind;
+        let frame = heard.frame;
         let senders = heard.senders.iter().map(of).collect();
         events.push_back(DamaEvent::Received { at, channel, frame, senders });
     }
@@ -345,7 +345,8 @@ impl<P: CarriedPacket> Dama<P> {
     /// Handles the answer to a terminal's bursts in the plan that is now in force.
     pub(super) fn handle_answer(&mut self, at: Instant, answer: BurstAnswer) {
         let BurstAnswer { kind, terminal, sent, decoded } = answer;
-        let (terminal, frame) = (terminal as usize, self.frames.first_from(self.origin, at));
+        let terminal = terminal as usize;
+        let frame = self.frames.first_from(self.origin, at);
         self.advance(at, terminal);
         if kind == ChannelKind::Packets {
             self.terminals[terminal].buffers().handle_answer(at);
@@ -379,6 +380,7 @@ impl<P: CarriedPacket> Dama<P> {
             }
             ChannelKind::Packets => {
                 debug_assert!(!asks.buffers().has_contended(), "answered, but not all there");
+                // Packets that have come in the meantime get a choice of their own.
                 if !asks.buffers().is_empty() {
                     self.await_block(kind, terminal, frame);
                 }

@@ -15,9 +15,9 @@ pub enum DamaEvent {
     Requested {
         /// Time at which its slot begins.
         at: Instant,
-        /// Number of the terminal.
+        /// Index of the terminal in the configuration, from 0.
         terminal: u32,
-        /// The requested capacity.
+        /// Rate, volume and forecast that it asks for.
         request: TerminalRequest,
         /// True if it gets lost on the way.
         lost: bool,
@@ -26,7 +26,7 @@ pub enum DamaEvent {
     Contended {
         /// Time at which the block begins.
         at: Instant,
-        /// Number of the terminal.
+        /// Index of the terminal in the configuration, from 0.
         terminal: u32,
         /// The channel, for a request or for cells of packets.
         channel: ChannelKind,
@@ -34,9 +34,9 @@ pub enum DamaEvent {
         request: Option<TerminalRequest>,
         /// 1 for the first attempt, more for repetitions.
         attempt: u32,
-        /// Number of the frame.
+        /// Number of the frame since the start of the network.
         frame: u64,
-        /// Number of the carrier.
+        /// Number of the carrier in the frame, from 0.
         carrier: u32,
         /// The slots of each burst's replicas, as numbers in the frame.
         slots: Vec<Vec<u32>>,
@@ -47,7 +47,7 @@ pub enum DamaEvent {
         at: Instant,
         /// The channel, for requests or for packets.
         channel: ChannelKind,
-        /// Number of the frame.
+        /// Number of the frame since the start of the network.
         frame: u64,
         /// All terminals that sent in it.
         senders: Vec<ReceivedBursts>,
@@ -56,7 +56,7 @@ pub enum DamaEvent {
     GaveUp {
         /// Time at which it learns of the failure.
         at: Instant,
-        /// Number of the terminal.
+        /// Index of the terminal in the configuration, from 0.
         terminal: u32,
         /// The channel, for a request or for packets.
         channel: ChannelKind,
@@ -65,7 +65,7 @@ pub enum DamaEvent {
     Allocated {
         /// Time at which it begins.
         begins: Instant,
-        /// Number of the superframe.
+        /// Number of the superframe since the start of the network.
         superframe: u64,
         /// The grants, in the order of their slots.
         grants: Vec<SlotGrant>,
@@ -79,9 +79,9 @@ pub enum DamaEvent {
 /// The bursts of a terminal in a contention block, as the hub received them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedBursts {
-    /// Number of the terminal.
+    /// Index of the terminal in the configuration, from 0.
     pub terminal: u32,
-    /// Number of the carrier.
+    /// Number of the carrier in the frame, from 0.
     pub carrier: u32,
     /// Number of bursts that were decoded.
     pub decoded: u32,

@@ -36,9 +36,9 @@ pub enum BackoffError {
     /// A window without blocks, or limits in the wrong order.
     #[error("a window from {first} to {greatest} blocks: expected 1 <= first <= greatest")]
     Window {
-        /// The given first window.
+        /// The first window, in blocks.
         first: u32,
-        /// The given greatest window.
+        /// The greatest window, in blocks.
         greatest: u32,
     },
     /// There are no attempts, so nothing would ever be sent.
@@ -60,6 +60,7 @@ impl BackoffLimits {
         let [first, greatest, attempts] = values(text, ["first", "greatest", "attempts"])?;
         let number = |text: Option<&str>, usual| text.map_or(Some(usual), |text| text.parse().ok());
         let first = number(first, usual.first)?;
+        // A larger first window raises the default of the greatest one.
         let greatest = number(greatest, usual.greatest.max(first))?;
         let limits = Self { first, greatest, attempts: number(attempts, usual.attempts)? };
         Backoff::new(limits).ok().map(|_| limits)

@@ -98,6 +98,7 @@ impl ContentionBlock {
         let mut drawn = BurstSlots { len: 0, slots: [0; MAX_REPLICAS] };
         for _ in 0..replicas {
             let place = dice.below(free.len() as u64) as usize;
+            // The order of `free` does not matter to a uniform draw.
             drawn.push(free.swap_remove(place));
         }
         Some(drawn)
@@ -204,7 +205,8 @@ mod tests {
     #[test]
     fn bursts_drawn_together_share_no_slot() {
         let block = ContentionBlock::new(AccessScheme::Dsa { replicas: 2 }, 9).unwrap();
-        let (mut dice, mut free) = (Dice::new(1), vec![0, 2, 3, 5, 7]);
+        let mut dice = Dice::new(1);
+        let mut free = vec![0, 2, 3, 5, 7];
         let mut drawn = Vec::new();
         while let Some(burst) = block.draw_among(&mut free, &mut dice) {
             drawn.extend_from_slice(burst.as_slice());

@@ -49,7 +49,9 @@ impl AccessLimits {
         let usual = Self::default();
         let [head, backlog, load] = values(text, ["head", "backlog", "load"])?;
         let bytes = |text: Option<&str>, usual| {
-            text.map_or(Some(usual), |text| text.parse().ok().filter(|it| *it > ByteCount::ZERO))
+            text.map_or(Some(usual), |text| {
+                text.parse().ok().filter(|bytes| *bytes > ByteCount::ZERO)
+            })
         };
         let positive = |load: &f64| *load > 0.0 && load.is_finite();
         Some(Self {
@@ -146,7 +148,8 @@ mod tests {
     fn the_head_of_a_burst_goes_by_contention() {
         let mtu = 1500;
         let by: Vec<_> = (0..4).map(|packet| at((4 - packet) * mtu, packet * mtu, 0.1)).collect();
-        let (early, late) = (AccessChoice::Contention, AccessChoice::Assignment);
+        let early = AccessChoice::Contention;
+        let late = AccessChoice::Assignment;
         assert_eq!(by, [early, early, late, late]);
     }
 }

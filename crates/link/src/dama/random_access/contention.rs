@@ -78,7 +78,7 @@ pub enum BlockAction {
     Send(BurstSlots),
     /// The burst is given up: count it, and decide what becomes of it.
     GaveUp {
-        /// Number of attempts made.
+        /// Number of attempts that were made, all in vain.
         attempts: u32,
     },
 }
@@ -103,7 +103,7 @@ pub enum ContentionEnd {
     },
     /// The burst is given up: count it, and decide what becomes of it.
     GaveUp {
-        /// Number of attempts made.
+        /// Number of attempts that were made, all in vain.
         attempts: u32,
     },
 }
@@ -132,6 +132,7 @@ impl Contention {
     ) -> Self {
         Self {
             block,
+            // No burst is answered in its own block.
             answer: u64::from(answer.max(1)),
             backoff,
             dice: Dice::new(seed),
@@ -155,6 +156,7 @@ impl Contention {
     /// `persistence` that the hub announces ([`super::LoadControl`]), else it tries again in the
     /// next block.
     pub fn handle_block(&mut self, number: u64, persistence: Probability) -> BlockAction {
+        // An answer that has not come in time counts as a collision.
         if let ContentionState::InAir { answer_by, .. } = self.state
             && answer_by <= number
             && let Some(ContentionEnd::GaveUp { attempts }) = self.collided(answer_by)
@@ -229,6 +231,7 @@ impl Contention {
 
     fn try_to_send(&mut self, number: u64, persistence: Probability) -> BlockAction {
         if !self.dice.happens(persistence) {
+            // The persistence is drawn anew in each block.
             self.state = match self.state {
                 ContentionState::Waiting { .. } => ContentionState::Waiting { from: number + 1 },
                 _ => ContentionState::BackingOff { from: number + 1 },

@@ -61,10 +61,12 @@ impl LoadControl {
             return;
         }
         let backlog = self.bursts(reception) / in_force.get();
+        // Shows a lower bound only, which must not lower the estimate. It acts at once.
         if Self::is_full(reception) {
             self.backlog = self.backlog.max(backlog);
             return;
         }
+        // Backlogs show in waves of one answer time: averages over them, on the safe side.
         let period = if backlog > self.backlog { self.answer } else { 2.0 * self.answer };
         self.backlog += (backlog - self.backlog) / period;
     }
@@ -108,8 +110,8 @@ impl LoadControl {
     fn shown(&self, reception: &BlockReception<'_>) -> u32 {
         /// 2²⁴ bursts are more than a block of 65,535 slots can show.
         const BITS: usize = 24;
-        let (slots, replicas) =
-            (f64::from(self.block.slots()), f64::from(self.block.scheme().replicas()));
+        let slots = f64::from(self.block.slots());
+        let replicas = f64::from(self.block.scheme().replicas());
         let missed = 1.0 - replicas / slots;
         // Half of what one burst changes, so that the number is rounded to the nearest.
         let mut left = f64::from(reception.intact) * (1.0 + 0.5 * replicas / slots);
@@ -170,7 +172,8 @@ mod tests {
     fn many_bursts_are_counted_without_bias() {
         const BLOCKS: u32 = 2000;
         let block = block(3, 100);
-        let (control, mut receiver) = (LoadControl::new(block, 11), BlockReceiver::new(block));
+        let control = LoadControl::new(block, 11);
+        let mut receiver = BlockReceiver::new(block);
         let dice = &mut Dice::new(1);
         for (sent, corrupted) in [(20, vec![]), (60, vec![]), (60, (0..20).collect())] {
             let mut sum = 0.0;

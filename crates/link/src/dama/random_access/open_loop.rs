@@ -20,9 +20,12 @@ pub struct OpenLoop {
 /// Poisson distribution. The same arguments give the same result.
 pub fn open_loop(block: ContentionBlock, load: f64, blocks: u32, seed: u64) -> OpenLoop {
     let slots = f64::from(block.slots());
-    let (mut receiver, mut dice) = (BlockReceiver::new(block), Dice::new(seed));
+    let mut receiver = BlockReceiver::new(block);
+    let mut dice = Dice::new(seed);
     let mut bursts = Vec::new();
-    let (mut sent, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    let mut sent = 0.0;
+    let mut sum = 0.0;
+    let mut squares = 0.0;
     for _ in 0..blocks.max(2) {
         let number = poisson(load * slots, &mut dice);
         bursts.clear();
@@ -45,7 +48,8 @@ pub fn open_loop(block: ContentionBlock, load: f64, blocks: u32, seed: u64) -> O
 /// Knuth, TAOCP vol. 2, 3.4.1), in parts small enough for exp(−mean) not to vanish.
 fn poisson(mean: f64, dice: &mut Dice) -> u32 {
     const PART: f64 = 500.0;
-    let (mut events, mut left) = (0, mean.max(0.0));
+    let mut events = 0;
+    let mut left = mean.max(0.0);
     while left > 0.0 {
         let end = exp_minus(left.min(PART));
         left -= PART;

@@ -59,7 +59,8 @@ impl BlockReceiver {
     /// those in slots outside of the block.
     pub fn receive(&mut self, bursts: &[ContentionBurst], corrupted: &[u16]) -> BlockReception<'_> {
         self.load(bursts, corrupted);
-        let (idle, intact) = (self.count(|slot| slot.bursts == 0), self.count(|_| true));
+        let idle = self.count(|slot| slot.bursts == 0);
+        let intact = self.count(|_| true);
         self.find_singles();
         let mut passes = 0;
         while passes < self.block.scheme().passes() && !self.single.is_empty() {
@@ -89,6 +90,7 @@ impl BlockReceiver {
             for &slot in burst.slots.as_slice() {
                 if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
                     slot.bursts += 1;
+                    // Once one burst is left, this is its position: no slot needs a list.
                     slot.positions ^= position as u32;
                 }
             }

@@ -78,6 +78,7 @@ impl AccessScheme {
             let present = power(unreadable, replicas.saturating_sub(1));
             let before = unreadable;
             unreadable = 1.0 - exp_minus(load * f64::from(replicas) * present);
+            // Converged: the remaining passes change nothing that could be seen.
             if before - unreadable < 1e-12 {
                 break;
             }
@@ -141,7 +142,8 @@ impl fmt::Display for AccessScheme {
 pub(super) fn exp_minus(x: f64) -> f64 {
     /// Terms of the series: the next is below 2⁻⁵³ for arguments up to ½.
     const TERMS: u32 = 14;
-    let (mut small, mut halvings) = (x.clamp(0.0, 1e4), 0);
+    let mut small = x.clamp(0.0, 1e4);
+    let mut halvings = 0;
     while small > 0.5 {
         small *= 0.5;
         halvings += 1;

@@ -54,7 +54,9 @@ fn diversity_helps_at_low_load_and_harms_at_high() {
 /// where the fall beyond the peak is steep.
 #[test]
 fn cancellation_raises_the_peak() {
-    let (aloha, two, three) = (peak("slotted-aloha"), peak("crdsa 2"), peak("crdsa 3"));
+    let aloha = peak("slotted-aloha");
+    let two = peak("crdsa 2");
+    let three = peak("crdsa 3");
     assert!((0.36..0.38).contains(&aloha), "{aloha}");
     assert!((0.50..0.55).contains(&two), "{two}");
     assert!((0.60..0.65).contains(&three), "{three}");
@@ -67,8 +69,8 @@ fn large_blocks_follow_density_evolution() {
     for scheme in ["dsa 2", "dsa 3", "crdsa 2 iterations=3", "crdsa 2", "crdsa 3", "crdsa 4"] {
         for load in [0.3, 0.6, 1.0] {
             let block = block(scheme, 20_000);
-            let (ours, theory) =
-                (open_loop(block, load, 20, 1).throughput, block.scheme().throughput(load));
+            let ours = open_loop(block, load, 20, 1).throughput;
+            let theory = block.scheme().throughput(load);
             assert!((ours - theory).abs() < 0.005, "{scheme} {load}: {ours} {theory}");
         }
     }
@@ -106,7 +108,8 @@ fn traffic() -> impl Strategy<Value = (ContentionBlock, Vec<ContentionBurst>, Ve
     ];
     (scheme, 5u16..40, 0u32..30, any::<u64>(), prop::collection::vec(0u16..50, 0..4)).prop_map(
         |(scheme, slots, number, seed, corrupted)| {
-            let (block, mut dice) = (ContentionBlock::new(scheme, slots).unwrap(), Dice::new(seed));
+            let block = ContentionBlock::new(scheme, slots).unwrap();
+            let mut dice = Dice::new(seed);
             let burst = |id| ContentionBurst { id, slots: block.draw(&mut dice) };
             (block, (0..number).map(burst).collect(), corrupted)
         },
@@ -133,7 +136,8 @@ proptest! {
         for last in (1..shuffled.len()).rev() {
             shuffled.swap(last, dice.below(last as u64 + 1) as usize);
         }
-        let (mut one, mut other) = (BlockReceiver::new(block), BlockReceiver::new(block));
+        let mut one = BlockReceiver::new(block);
+        let mut other = BlockReceiver::new(block);
         let expected = one.receive(&bursts, &corrupted);
         corrupted.reverse();
         prop_assert_eq!(expected, other.receive(&shuffled, &corrupted));
@@ -141,7 +145,8 @@ proptest! {
 
     #[test]
     fn a_block_leaves_nothing_behind((block, bursts, corrupted) in traffic()) {
-        let (mut used, mut fresh) = (BlockReceiver::new(block), BlockReceiver::new(block));
+        let mut used = BlockReceiver::new(block);
+        let mut fresh = BlockReceiver::new(block);
         used.receive(&bursts, &[]);
         prop_assert_eq!(used.receive(&bursts, &corrupted), fresh.receive(&bursts, &corrupted));
     }
@@ -305,7 +310,8 @@ fn blocks_until_clear(controlled: bool) -> usize {
 /// what it leaves.
 #[test]
 fn control_clears_a_crowd_that_overloads_the_channel() {
-    let (with, without) = (blocks_until_clear(true), blocks_until_clear(false));
+    let with = blocks_until_clear(true);
+    let without = blocks_until_clear(false);
     assert!(with < 340, "{with}");
     assert!(without > 2 * with, "{without} {with}");
 }
@@ -334,7 +340,8 @@ fn control_keeps_the_throughput_near_its_peak() {
         ("slotted-aloha", 4, 0.26),
         ("crdsa 2", 8, 0.24),
     ] {
-        let (with, without) = (saturated(scheme, slots, true), saturated(scheme, slots, false));
+        let with = saturated(scheme, slots, true);
+        let without = saturated(scheme, slots, false);
         assert!(with > least, "{scheme} in {slots}: {with}");
         assert!(without < with / 2.0, "{scheme} in {slots}: {without} {with}");
     }

@@ -90,6 +90,7 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         first: u32,
         block: ContentionBlock,
     ) -> Vec<u16> {
+        // Runs are in the order of their frames.
         let granted: Vec<_> = self.runs.iter().take_while(|run| run.frame <= frame).collect();
         let sends = |slot: u32| {
             let has = |run: &&super::SlotRun| (run.slot..run.slot + run.count).contains(&slot);
@@ -137,7 +138,8 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
 
     /// Takes the packets that `choose` sends by contention; returns true if there are any.
     pub(in crate::dama) fn gather(&mut self, most: u32, load: f64, limits: &AccessLimits) -> bool {
-        let (waiting, sent) = (ByteCount::new(self.buffers.backlog()), self.sent_bytes);
+        let waiting = ByteCount::new(self.buffers.backlog());
+        let sent = self.sent_bytes;
         self.buffers.gather(most, |taken| {
             let sent = ByteCount::new(sent.saturating_add(taken));
             choose(waiting, sent, load, limits) == AccessChoice::Contention

@@ -202,7 +202,8 @@ fn run(
     punctual: bool,
 ) -> (Vec<(Instant, u32)>, PacketCounters) {
     let mut link = Link::new(config, seed);
-    let (mut now, mut log) = (Instant::ZERO, Vec::new());
+    let mut now = Instant::ZERO;
+    let mut log = Vec::new();
     for (index, (gap, action)) in schedule.iter().enumerate() {
         now += Duration::from_nanos(*gap);
         if punctual {

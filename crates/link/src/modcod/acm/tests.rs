@@ -148,7 +148,8 @@ fn any_acm() -> impl Strategy<Value = Acm> {
 fn any_es_n0() -> impl Strategy<Value = Trace<Decibels>> {
     let steps = prop::collection::vec((1u32..2_000, -5_000i64..20_000), 1..40);
     (steps, any::<bool>()).prop_map(|(steps, looped)| {
-        let (mut at, mut points) = (Duration::ZERO, Vec::new());
+        let mut at = Duration::ZERO;
+        let mut points = Vec::new();
         for (gap, es_n0) in steps {
             points.push((at, db(es_n0)));
             at += gap * MS;
@@ -170,7 +171,8 @@ proptest! {
     fn rates_exceed_what_closes_only_during_the_reaction(
         acm in any_acm(), es_n0 in any_es_n0(), ms in 10_000u32..90_000,
     ) {
-        let (adaptation, at) = (acm.follow(es_n0.clone()), ms * MS);
+        let adaptation = acm.follow(es_n0.clone());
+        let at = ms * MS;
         prop_assume!(is_steady(&es_n0, at, acm.reaction));
         let es_n0 = *es_n0.value_at(at);
         let sent = adaptation.modcods().value_at(at);
@@ -203,7 +205,9 @@ proptest! {
     fn all_that_cannot_be_decoded_is_in_an_outage(
         acm in any_acm(), es_n0 in any_es_n0(), delay in 0u32..3_000, ms in 5_000u32..90_000,
     ) {
-        let (adaptation, delay, at) = (acm.follow(es_n0.clone()), delay * MS, ms * MS);
+        let adaptation = acm.follow(es_n0.clone());
+        let delay = delay * MS;
+        let at = ms * MS;
         let is_out = |outage: &Outage| match outage.every {
             Some(every) => {
                 let at = nanos(at) % nanos(every);

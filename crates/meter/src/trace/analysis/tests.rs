@@ -19,7 +19,8 @@ struct Script {
 
 impl Script {
     fn new() -> Self {
-        let (a, b) = ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+        let a = "10.0.0.1:4000".parse().unwrap();
+        let b = "10.0.0.2:80".parse().unwrap();
         Self {
             analysis: CaptureAnalysis::new(TraceOptions { plots: true, connection: None }),
             a,
@@ -160,7 +161,8 @@ fn windows_limit_and_close() {
     script.b(700, 300, |segment| segment.window = 0);
     script.b(1700, 300, |_| ());
     let it = script.connection();
-    let (to, from) = (it.a_to_b, it.b_to_a);
+    let to = it.a_to_b;
+    let from = it.b_to_a;
     // Full from 400 ms to 700 ms; closed, but nothing outstanding, until 1700.
     assert_eq!(to.window_limited.unwrap().as_millis(), 300);
     assert_eq!(to.zero_window.unwrap().as_millis(), 1000);
@@ -187,12 +189,12 @@ fn selective_and_duplicate_acknowledgements_are_counted() {
     }
     script.b(300, 100, |_| ());
     let block = |from, to| Some((sequence(from), sequence(to)));
-    script.b(301, 100, |it| it.options.sack[0] = block(200, 300));
-    script.b(302, 100, |it| it.options.sack[0] = block(200, 400));
+    script.b(301, 100, |segment| segment.options.sack[0] = block(200, 300));
+    script.b(302, 100, |segment| segment.options.sack[0] = block(200, 400));
     script.a(400, 100, 100, |_| ());
     script.b(500, 400, |_| ());
     // The original arrives after all: RFC 2883 §4.1.
-    script.b(510, 400, |it| it.options.sack[0] = block(100, 200));
+    script.b(510, 400, |segment| segment.options.sack[0] = block(100, 200));
     script.a(600, 200, 100, |_| ());
     let it = script.connection();
     assert_eq!((it.b_to_a.duplicate_acks, it.b_to_a.dsacks), (2, 1));
@@ -218,9 +220,9 @@ fn probes_are_no_retransmissions() {
 fn a_probe_that_a_closed_window_takes_is_payload() {
     let mut script = Script::opened();
     script.a(200, 0, 100, |_| ());
-    script.b(300, 100, |it| it.window = 0);
+    script.b(300, 100, |segment| segment.window = 0);
     script.a(600, 100, 1, |_| ());
-    script.b(700, 100, |it| it.window = 0);
+    script.b(700, 100, |segment| segment.window = 0);
     script.a(1200, 100, 1, |_| ());
     // A small segment into an open window is none.
     script.b(1300, 101, |_| ());
@@ -256,7 +258,8 @@ fn what_was_acknowledged_unseen_is_missed() {
 }
 
 fn packet(link: LinkType, bytes: &[u8]) -> CaptureRecord<'_> {
-    let (time, length) = (Some(Instant::from_nanos(1)), 60);
+    let time = Some(Instant::from_nanos(1));
+    let length = 60;
     CaptureRecord::Packet(CapturedPacket { time, interface: 0, link, bytes, length })
 }
 
@@ -303,15 +306,18 @@ fn endings_are_distinguished() {
         play(&mut script);
         script.connection().ending
     };
-    let reset = |it: &mut CapturedSegment| it.flags.rst = true;
+    let reset = |segment: &mut CapturedSegment| segment.flags.rst = true;
     assert_eq!(ending(|_| ()), ConnectionEnding::Unanswered);
-    assert_eq!(ending(|it| it.b(1, 0, |it| it.flags.rst = true)), ConnectionEnding::Refused);
-    assert_eq!(ending(|it| it.syn_ack(1)), ConnectionEnding::Open);
+    assert_eq!(
+        ending(|script| script.b(1, 0, |segment| segment.flags.rst = true)),
+        ConnectionEnding::Refused
+    );
+    assert_eq!(ending(|script| script.syn_ack(1)), ConnectionEnding::Open);
     let mut script = Script::opened();
     script.a(300, 0, 0, reset);
     assert_eq!(script.connection().ending, ConnectionEnding::ResetByA);
     let mut script = Script::opened();
-    script.b(300, 0, |it| it.flags.fin = true);
+    script.b(300, 0, |segment| segment.flags.fin = true);
     assert_eq!(script.connection().ending, ConnectionEnding::HalfClosedByB);
 }
 
@@ -322,14 +328,14 @@ fn a_syn_again_is_the_same_connection_and_another_syn_is_another() {
     script.syn(1000, A_ISN);
     script.syn_ack(1100);
     script.a(1200, 0, 100, |_| ());
-    script.a(1300, 0, 0, |it| it.flags.rst = true);
+    script.a(1300, 0, 0, |segment| segment.flags.rst = true);
     // The same ports and even the same number, but the old connection has ended.
     script.syn(2000, A_ISN);
     script.syn_ack(2100);
     // Another number, although the second connection has not ended.
     script.syn(3000, A_ISN.wrapping_add(70_000));
     let reports = script.connections();
-    assert_eq!(reports.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(reports.iter().map(|report| report.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(reports[0].a_to_b.syn_retransmissions, 1);
     assert_eq!(reports[0].handshake.unwrap().as_millis(), 1200);
     assert_eq!(reports[2].ending, ConnectionEnding::Unanswered);
@@ -357,7 +363,8 @@ proptest! {
         let mut sent: u64 = 0;
         let mut acks = acks.into_iter();
         for (index, it) in sendings.iter().enumerate() {
-            let (offset, millis) = (it.segment * MSS, 200 + 7 * index as u64);
+            let offset = it.segment * MSS;
+            let millis = 200 + 7 * index as u64;
             script.a(millis, offset, it.length, |_| ());
             sent += u64::from(it.length);
             bytes.extend(offset..offset + it.length);

@@ -14,9 +14,9 @@ const GENERIC: usize = 4;
 pub struct BaseChain {
     /// Name of the family in `nft`.
     pub family: &'static str,
-    /// Name of its table.
+    /// Name of the table that it belongs to.
     pub table: String,
-    /// Name of the chain.
+    /// Name of the chain within its table.
     pub name: String,
     /// The number of its hook, such as NF_INET_LOCAL_IN.
     pub hook: libc::c_int,
@@ -144,6 +144,7 @@ fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
         let header = attributes.first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let value = attributes.get(4..length)?;
+        // The upper bits say that a value is nested or in network byte order.
         if u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16 == kind {
             return Some(value);
         }
@@ -175,7 +176,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn packets_are_found_in_what_was_logged() {
         let message = |kind: u16, attributes: &[(u16, &[u8])]| {
-            MessageBatch::single(kind, (2, 5900), 0, |message| {
+            MessageBatch::single(kind, 2, 5900, 0, |message| {
                 attributes.iter().for_each(|(kind, value)| message.bytes(*kind, value));
             })
         };

@@ -34,7 +34,8 @@ impl MessageBatch {
     /// Encodes a single message of a netfilter subsystem, whose attributes `attributes` adds.
     pub(super) fn single(
         kind: u16,
-        (family, resource): (u8, u16),
+        family: u8,
+        resource: u16,
         flags: libc::c_int,
         attributes: impl FnOnce(&mut Self),
     ) -> Vec<u8> {

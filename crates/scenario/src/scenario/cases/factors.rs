@@ -72,6 +72,7 @@ fn without(
         let matches = |combination: &LevelCombination| {
             excluded.iter().all(|(factor, levels)| levels.contains(&combination[*factor]))
         };
+        // An exclusion that matches nothing is most likely a mistake.
         let before = all.len();
         all.retain(|combination| !matches(combination));
         let key = raw.keys().next_back().map_or("", String::as_str);

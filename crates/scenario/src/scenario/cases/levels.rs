@@ -114,6 +114,7 @@ fn keys(place: &KeyContext<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Strin
         ("key", raw.key.as_ref().map(quoted)),
         ("keys", raw.keys.as_ref().map(|keys| format!("a list of {}", keys.len()))),
     ])?;
+    // Levels name their keys themselves.
     let has_levels = raw.levels.is_some();
     let given = raw.key.is_some() || raw.keys.as_ref().is_some_and(|keys| !keys.is_empty());
     if has_levels {
@@ -150,7 +151,8 @@ fn partner(
         };
         return Err(place.wrong_value("with", quoted(with), expected));
     };
-    let (theirs, ours) = (earlier[number].levels.len(), levels.len());
+    let theirs = earlier[number].levels.len();
+    let ours = levels.len();
     let value = format!("{with:?}, which has {theirs} levels and this factor {ours}");
     place.check(theirs == ours, "with", value, "as many levels of both")?;
     Ok(number)

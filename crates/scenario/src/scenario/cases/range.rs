@@ -67,7 +67,8 @@ fn spread(
     place.check(good, "count", count, format!("2 to {MOST}"))?;
     let log = range.scale == Scale::Log;
     place.check(!log || from.number > 0.0, "from", &range.from, "above 0 on a log scale")?;
-    let (first, last) = (from.number, to.number);
+    let first = from.number;
+    let last = to.number;
     let value = |number: u32| {
         let part = f64::from(number) / f64::from(count - 1);
         match number {

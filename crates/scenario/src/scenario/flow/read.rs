@@ -201,7 +201,7 @@ fn traffic(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FlowTraffic, FileErr
 
 /// Reads the sample file that `contents` names; noise by default.
 fn contents(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FlowContents, FileError> {
-    let Some(path) = raw.contents.as_ref().filter(|it| *it != "noise") else {
+    let Some(path) = raw.contents.as_ref().filter(|path| *path != "noise") else {
         return Ok(FlowContents::Noise);
     };
     let (_, text) = place
@@ -322,7 +322,9 @@ fn sizes(place: &KeyContext<'_>, raw: &RawFlow) -> Result<ReplySizes, FileError>
 }
 
 fn pareto(words: &str) -> Option<ReplySizes> {
-    let (mut least, mut most, mut alpha) = (None, None, None);
+    let mut least = None;
+    let mut most = None;
+    let mut alpha = None;
     for word in words.split_whitespace() {
         let (name, value) = word.split_once('=')?;
         match name {
@@ -332,7 +334,9 @@ fn pareto(words: &str) -> Option<ReplySizes> {
             _ => return None,
         }
     }
-    let (least, most, alpha) = (least?.get(), most?.get(), alpha?);
+    let least = least?.get();
+    let most = most?.get();
+    let alpha = alpha?;
     let good = least > 0 && least <= most && most <= MOST_BYTES && (0.1..=100.0).contains(&alpha);
     good.then_some(ReplySizes::Pareto { least, most, alpha })
 }

@@ -134,7 +134,8 @@ impl StopRule {
         let confidence = raw.confidence.map_or(0.95, |confidence| confidence.0.get());
         let good = 0.5 < confidence && confidence < 1.0;
         place.check(good, "confidence", confidence, "above 50 % and below 100 %")?;
-        let (least, most) = (raw.least.unwrap_or(10), raw.most.unwrap_or(200));
+        let least = raw.least.unwrap_or(10);
+        let most = raw.most.unwrap_or(200);
         // A limit that is given alone moves the default of the other one.
         let least = if raw.least.is_none() { least.min(most) } else { least };
         let most = if raw.most.is_none() { most.max(least) } else { most };

@@ -56,7 +56,8 @@ impl NodeChain {
     /// Hands the file to the first node.
     pub(super) fn submit_file(&mut self) {
         let [file, size] = self.sizes;
-        let (mut summary, count) = (self.summary(size.min(file), 0), file.div_ceil(size));
+        let mut summary = self.summary(size.min(file), 0);
+        let count = file.div_ceil(size);
         for number in 0..count {
             if number + 1 == count {
                 summary = self.summary(file - number * size, number);
@@ -101,6 +102,7 @@ impl NodeChain {
     pub(super) fn handle_crossed(&mut self, at: usize, id: BundleId) {
         // A delivered bundle arrives again if its acknowledgement was lost.
         let Some(summary) = self.known.get(&id).cloned() else { return };
+        // Every node that has a previous one knows it as peer 0 (`agent`).
         let previous = BundleOrigin::Peer(PeerId(0));
         self.accept_bundle(at + 1, previous, &summary);
         let last = self.agents.last_mut().expect("a chain has nodes");
@@ -136,7 +138,9 @@ impl NodeChain {
     /// Returns the next bundle to send: the index of its link, its id and its length in bytes.
     pub(super) fn next_to_send(&mut self) -> Option<(usize, BundleId, u64)> {
         let mut all = self.agents.iter_mut().enumerate();
-        all.find_map(|(at, agent)| agent.poll_send().map(|(_, it)| (at, it.id, it.length)))
+        all.find_map(|(at, agent)| {
+            agent.poll_send().map(|(_, record)| (at, record.id, record.length))
+        })
     }
 
     pub(super) fn is_delivered(&self) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use units::Instant;
 
-use super::context::{Changes, HeaderContext};
+use super::context::{Changes, HeaderContext, LanePosition};
 use super::layout::{HEADER_BUFFER, MAX_HEADERS, flow_key, id_counts, is_esp, is_rtp};
 use crate::ChannelId;
 use crate::spare::ENTRY;
@@ -27,9 +27,6 @@ const MAX_MISSES: u32 = 8;
 
 /// Cost of a new context besides the headers of its packet, in bytes.
 const RENEWAL_COST: usize = 16;
-
-/// A packet's place: channel, lane, and sequence number in the lane.
-pub(crate) type Place = (ChannelId, u8, u64);
 
 type Key = (ChannelId, SmallVec<[u8; 64]>);
 
@@ -82,7 +79,7 @@ struct CompressedFlow {
     last_used: Instant,
     /// The headers of the last packet.
     last_headers: SmallVec<[u8; HEADER_BUFFER]>,
-    /// The context in use.
+    /// The context in use; `None` until the peer has acknowledged one.
     active: Option<ActiveContext>,
     /// The context that was sent and is not acknowledged yet.
     pending: Option<PendingContext>,
@@ -124,7 +121,7 @@ impl Compressor {
     pub(crate) fn form(
         &mut self,
         now: Instant,
-        place: Place,
+        place: LanePosition,
         packet: &[u8],
         again: bool,
     ) -> PacketForm {
@@ -169,7 +166,8 @@ impl Compressor {
     ) -> Option<PacketForm> {
         let slot = self.free_slot(now)?;
         self.serial = self.serial.wrapping_add(1);
-        let (serial, profile) = (self.serial, context.profile());
+        let serial = self.serial;
+        let profile = context.profile();
         self.slots[usize::from(slot)] = ContextSlot { owner: Some(key.clone()), last_used: None };
         let flow = self.flows.get_mut(key)?;
         flow.renewed = now;
@@ -185,7 +183,8 @@ impl Compressor {
             return;
         };
         let active = ActiveContext { slot, context: pending.context };
-        let (before, used) = (flow.active.replace(active), flow.last_used);
+        let before = flow.active.replace(active);
+        let used = flow.last_used;
         if let Some(before) = before {
             // Packets that use it may still be on their way: it is free after `IDLE`.
             self.slots[usize::from(before.slot)] =
@@ -264,13 +263,15 @@ impl CompressedFlow {
         active.chain(self.pending.iter().map(|pending| pending.slot))
     }
 
-    fn compress(&self, (channel, lane, sequence): Place, packet: &[u8]) -> Option<CompressedForm> {
+    fn compress(&self, place: LanePosition, packet: &[u8]) -> Option<CompressedForm> {
+        let (channel, lane, sequence) = place;
         let ActiveContext { slot, context } = self.active.as_ref()?;
         // A context holds for its channel and lane only: COMPRESSED does not name them.
         let is_there = (context.channel, context.lane) == (channel, lane);
         let distance = sequence.checked_sub(context.sequence).filter(|_| is_there)?;
         let difference = context.difference(distance, packet)?;
-        let (changes, header) = (difference.changes, difference.header);
+        let changes = difference.changes;
+        let header = difference.header;
         let is_shorter =
             varint::len(distance) + changes.len() + 4 <= header + varint::len(sequence);
         is_shorter.then_some(CompressedForm { slot: *slot, distance, changes, header })
@@ -281,7 +282,7 @@ impl CompressedFlow {
     fn wants_context(
         &mut self,
         now: Instant,
-        place: Place,
+        place: LanePosition,
         packet: &[u8],
         present: Option<&CompressedForm>,
     ) -> bool {
@@ -303,7 +304,7 @@ impl CompressedFlow {
     }
 
     /// Compares the active context, with which this packet costs `cost` bytes, with the candidate.
-    fn compare(&mut self, (channel, lane, sequence): Place, packet: &[u8], cost: usize) {
+    fn compare(&mut self, place: LanePosition, packet: &[u8], cost: usize) {
         /// A new context's distances take one byte at first, and two for a long time.
         const DISTANCE: usize = 2;
         // A new context could not make it shorter.
@@ -311,6 +312,7 @@ impl CompressedFlow {
             return;
         }
         if let Some(candidate) = &self.candidate {
+            let (_, _, sequence) = place;
             let distance = sequence.saturating_sub(candidate.sequence);
             let difference = candidate.difference(distance, packet);
             let other = difference.map_or(usize::MAX, |found| DISTANCE + found.changes.len());
@@ -320,7 +322,7 @@ impl CompressedFlow {
             }
         }
         let profile = self.profile(packet);
-        self.candidate = HeaderContext::new(profile, (channel, lane, sequence), packet);
+        self.candidate = HeaderContext::new(profile, place, packet);
     }
 
     fn forget_candidate(&mut self) {

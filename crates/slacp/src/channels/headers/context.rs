@@ -12,6 +12,9 @@ use crate::wire::frame::MAX_PACKET;
 use crate::wire::profile::HeaderProfile;
 use crate::wire::varint;
 
+/// A packet's channel, lane, and sequence number in the lane.
+pub(crate) type LanePosition = (ChannelId, u8, u64);
+
 /// The headers of a packet, and its place in its lane.
 #[derive(Debug, Clone)]
 pub(super) struct HeaderContext {
@@ -65,11 +68,8 @@ impl ChangeSet {
 
 impl HeaderContext {
     /// The context made of a packet; `None` if it has no compressible headers.
-    pub(super) fn new(
-        profile: HeaderProfile,
-        (channel, lane, sequence): (ChannelId, u8, u64),
-        packet: &[u8],
-    ) -> Option<Self> {
+    pub(super) fn new(profile: HeaderProfile, place: LanePosition, packet: &[u8]) -> Option<Self> {
+        let (channel, lane, sequence) = place;
         let layout = HeaderLayout::of(packet, profile.inner, profile.id_counts)?;
         let header = SmallVec::from_slice(packet.get(..layout.len)?);
         debug_assert!(header.len() <= MAX_HEADERS);
@@ -103,7 +103,8 @@ impl HeaderContext {
         found.note(skip != 0, |out| put(out, zigzag(skip)));
         let count = (distance as i64).wrapping_add(skip);
         for field in &self.layout.fields {
-            let (predicted, value) = (self.predict(field, count), field.get(actual));
+            let predicted = self.predict(field, count);
+            let value = field.get(actual);
             field.set(&mut header, value);
             let changed = field.signed(value.wrapping_sub(predicted)) != 0;
             found.note(changed, |out| put_field(out, field, value, predicted));
@@ -207,7 +208,8 @@ impl HeaderContext {
             false => (header[V6_NEXT], V6_ADDRESSES..self.layout.ip),
         };
         let length = ((header.len() - self.layout.ip + payload.len()) as u32).to_be_bytes();
-        let (before, after) = (&header[self.layout.ip..sum.at], &header[sum.at + 2..]);
+        let before = &header[self.layout.ip..sum.at];
+        let after = &header[sum.at + 2..];
         // The pseudo-headers of IPv4 and IPv6 differ only in zeros and order, so their sum is one.
         let pseudo = [&header[addresses], &length, &[0, protocol]];
         let value = checksum(&[pseudo[0], pseudo[1], pseudo[2], before, after, payload]);

@@ -1,6 +1,6 @@
 //! The receiving side: the peer's contexts, and packets rebuilt with them.
 
-use super::context::HeaderContext;
+use super::context::{HeaderContext, LanePosition};
 use crate::ChannelId;
 use crate::wire::frame::CompressedPacket;
 use crate::wire::profile::HeaderProfile;
@@ -43,7 +43,7 @@ impl Decompressor {
         number: u64,
         slot: u8,
         profile: HeaderProfile,
-        place: (ChannelId, u8, u64),
+        place: LanePosition,
         packet: &[u8],
     ) {
         let index = usize::from(slot);

@@ -165,8 +165,15 @@ impl HeaderLayout {
         let header = packet.get(..ip)?;
         // More fragments, or an offset.
         let is_fragment = is_v4 && HeaderField::raw(V4_FRAGMENT, 2).get(header) & 0x3fff != 0;
-        let (fields, index, sum) = (SmallVec::new(), None, None);
-        (!is_fragment).then_some(Self { is_v4, ip, len: ip, index, fields, has_udp: false, sum })
+        (!is_fragment).then_some(Self {
+            is_v4,
+            ip,
+            len: ip,
+            index: None,
+            fields: SmallVec::new(),
+            has_udp: false,
+            sum: None,
+        })
     }
 
     fn add_udp(&mut self, packet: &[u8], inner: InnerProtocol) -> Option<()> {
@@ -256,7 +263,8 @@ impl HeaderLayout {
 pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<RtpPattern> {
     let start = HeaderLayout::of_ip(packet)?.ip + UDP_HEADER;
     let [before, now] = [before, packet].map(|packet| packet.get(start..start + RTP_HEADER));
-    let (before, now) = (before?, now?);
+    let before = before?;
+    let now = now?;
     // The marker bit may differ from packet to packet.
     let same = before[0] == now[0]
         && before[1] & 0x7f == now[1] & 0x7f
@@ -279,7 +287,8 @@ pub(super) struct RtpPattern {
 /// Returns `true` if two packets of a flow carry ESP (RFC 4303), or ESP in UDP (RFC 3948).
 pub(super) fn is_esp(before: &[u8], packet: &[u8]) -> bool {
     let layout = |packet| HeaderLayout::of(packet, InnerProtocol::Esp, false);
-    let (Some(old), Some(new)) = (layout(before), layout(packet)) else { return false };
+    let Some(old) = layout(before) else { return false };
+    let Some(new) = layout(packet) else { return false };
     let Some(sequence) = new.index.filter(|_| old.len == new.len) else { return false };
     let spi = sequence.range().start - 4..sequence.range().start;
     let risen = sequence.get(packet).wrapping_sub(sequence.get(before));
@@ -293,7 +302,8 @@ pub(super) fn is_esp(before: &[u8], packet: &[u8]) -> bool {
 pub(super) fn id_counts(before: &[u8], packet: &[u8]) -> bool {
     let id =
         |packet: &[u8]| Some(u16::from_be_bytes([*packet.get(V4_ID)?, *packet.get(V4_ID + 1)?]));
-    let (Some(before), Some(now)) = (id(before), id(packet)) else { return false };
+    let Some(before) = id(before) else { return false };
+    let Some(now) = id(packet) else { return false };
     packet[0] == 0x45 && now == before.wrapping_add(1)
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use units::Instant;
 
-use super::compressor::Place;
+use super::context::LanePosition;
 use super::{Compressor, Decompressor, PacketForm};
 use crate::ChannelId;
 use crate::wire::frame::{
@@ -154,7 +154,7 @@ struct Hop {
 
 /// A packet under way: its SLACP packet's number, its frame, what it must become, and the context
 /// that it brings.
-type Sent = (u64, Vec<u8>, (Place, Vec<u8>), Option<(u8, u32)>);
+type Sent = (u64, Vec<u8>, (LanePosition, Vec<u8>), Option<(u8, u32)>);
 
 impl Hop {
     fn new(contexts: u16) -> Self {
@@ -170,7 +170,7 @@ impl Hop {
         self.send_at(packet, place, false)
     }
 
-    fn send_at(&mut self, packet: &[u8], place: Place, again: bool) -> Sent {
+    fn send_at(&mut self, packet: &[u8], place: LanePosition, again: bool) -> Sent {
         let mut out = Vec::new();
         let mut brings = None;
         let (channel, lane, sequence) = place;
@@ -194,7 +194,10 @@ impl Hop {
     }
 
     /// Hands a frame over; the packet that comes out, if one does.
-    fn receive(&mut self, (number, frame, (place, packet), _): &Sent) -> Option<(Place, Vec<u8>)> {
+    fn receive(
+        &mut self,
+        (number, frame, (place, packet), _): &Sent,
+    ) -> Option<(LanePosition, Vec<u8>)> {
         match frame::read(&mut &frame[..]).unwrap() {
             None => Some((*place, packet.clone())),
             Some(Frame::Context(found)) => {

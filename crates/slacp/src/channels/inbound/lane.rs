@@ -98,7 +98,8 @@ impl PartialPacket {
     fn add(&mut self, offset: usize, data: &[u8]) {
         let range = offset as u64..(offset + data.len()) as u64;
         for gap in self.have.gaps(range.clone()) {
-            let (start, end) = (gap.start as usize, gap.end as usize);
+            let start = gap.start as usize;
+            let end = gap.end as usize;
             self.parts.insert(start, data[start - offset..end - offset].into());
             self.bytes += end - start;
         }
@@ -121,7 +122,7 @@ pub(super) enum PacketOutcome {
     Late,
     /// Other parts of the packet are missing.
     Part,
-    /// The packet is complete.
+    /// The packet is complete, with all its parts.
     Whole,
 }
 

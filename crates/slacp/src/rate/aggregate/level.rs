@@ -1,8 +1,8 @@
 //! Max-min fair shares with weights (water-filling; Bertsekas and Gallager, *Data Networks*, 6.5.2).
 
-/// The level to which a capacity fills the members, each given by weight and demand: everybody gets
-/// the smaller of demand and weight × level, and together they get the capacity. Infinite if they
-/// want no more than that. The order of the members does not matter.
+/// The level to which a capacity fills the members, each given by weight and demand: each gets the
+/// smaller of demand and weight × level, and together they get the capacity. Infinite if they
+/// demand no more than that. The order of the members does not matter.
 pub(super) fn level(capacity: f64, members: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut members: Vec<(f64, f64)> = members.collect();
     members.sort_by(|(w, d), (v, e)| (d / w).total_cmp(&(e / v)).then(w.total_cmp(v)));
@@ -19,21 +19,21 @@ pub(super) fn level(capacity: f64, members: impl Iterator<Item = (f64, f64)>) ->
     f64::INFINITY
 }
 
-/// What a member wants of a link, in bit/s.
+/// A member's claim on a link, in bit/s.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish {
     pub(super) weight: f64,
     pub(super) demand: f64,
-    /// What it has before others share.
+    /// Its part before the rest is divided by weight.
     pub(super) guaranteed: f64,
 }
 
-/// How a link is divided: first what is guaranteed, the rest by weight.
+/// Division of a link: first the guarantees, the rest by weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Division {
     /// The part of each guarantee that the link carries, at most 1.
     kept: f64,
-    /// Of the rest, what a member has for each unit of its weight.
+    /// A member's part of the rest for each unit of its weight.
     level: f64,
 }
 
@@ -41,6 +41,7 @@ impl Division {
     pub(super) fn of(capacity: f64, wishes: &[Wish]) -> Self {
         let claim = |wish: &Wish| wish.guaranteed.min(wish.demand);
         let claims: f64 = wishes.iter().map(claim).sum();
+        // Guarantees beyond the link are scaled, and no member has more of its own than it demands.
         if claims > capacity {
             let claiming = wishes.iter().filter(|wish| wish.guaranteed > 0.0);
             let kept = level(capacity, claiming.map(|wish| (wish.guaranteed, claim(wish))));
@@ -50,7 +51,7 @@ impl Division {
         Self { kept: 1.0, level: level(capacity - claims, rest) }
     }
 
-    /// What a member may use, if it wants as much.
+    /// The part that a member may use, if it demands as much.
     pub(super) fn part(&self, weight: f64, guaranteed: f64) -> f64 {
         self.kept * guaranteed + self.level * weight
     }

@@ -1,10 +1,10 @@
 //! The steady state: uses all of the path's capacity with a small queue (`docs/rate.md`).
 //!
-//! The queue that packets sent now will meet is predicted from what the last ones met and what has
-//! been sent since (a Smith predictor, so that the round trip does not make the loop oscillate). The
-//! rate is the capacity, corrected so that this queue becomes the one to aim at. On a link that
-//! others use too, that is the queue which has stood for some time: it is the price from which each
-//! session reads its fair share, and moves there.
+//! The queue that packets sent now will meet is predicted from the queue that the last ones met and
+//! the data sent since (a Smith predictor, so that the round trip does not make the loop
+//! oscillate). The rate is the capacity, corrected so that this queue becomes the target. On a link
+//! that others use, too, the target is the queue which has stood for some time: it is the price
+//! from which each session reads its fair share, and moves there.
 
 mod competition;
 mod cubic;
@@ -32,7 +32,7 @@ use crate::rate::train::Bucket;
 use competition::{Competition, Sight};
 use cubic::Times;
 use dip::Dip;
-use forecast::{Forecast, Outcome};
+use forecast::{Forecast, Outcome, Tolerance};
 use loss::{OwnLoss, deviation};
 use overflow::{Lost, OverflowTest};
 use policing::Policing;
@@ -48,10 +48,11 @@ const NOISE: f64 = 4.0;
 /// is held with it.
 const TARGET_MOST: f64 = 0.05;
 /// Bounds of the correction of the rate, relative to the capacity: alone, and beside others. Alone,
-/// all but a trickle may be held back, for nobody else will fill the link meanwhile by mistake.
+/// all but a trickle may be held back, because no other sender fills the link meanwhile; the
+/// trickle of 3 % keeps feedback going, and delays the draining of a queue by as much.
 const CORRECTION: (f64, f64) = (-0.97, 0.25);
 const CORRECTION_SHARED: (f64, f64) = (-0.5, 0.25);
-/// A session that others leave less than the inverse of this of the link shares it.
+/// A session shares a link if the start has shown the link to be this many times its own capacity.
 const SHARED: f64 = 1.5;
 /// Maximum factor on the target while there is no queue.
 const MOST_BOOST: f64 = 8.0;
@@ -59,32 +60,35 @@ const MOST_BOOST: f64 = 8.0;
 const DROP: f64 = 0.75;
 /// Maximum growth of the capacity in a round, relative to the best capacity (on a shared link to
 /// [`Price::growth_reference`]) and times the boost, unless a train confirms more: others that yield for a
-/// moment are no free capacity.
+/// moment are no free capacity. Not derived: four rounds to a third more. Growth by as much as the law
+/// asks for gives two sessions better shares, but crowds of eight a queue of 39 instead of 28 ms (bench
+/// `rate -- crowds 4`).
 const GROWTH: f64 = 0.03;
 /// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
-/// How much others on the link may change the queue unforeseen, relative to the round trip.
+/// Unforeseen growth of the queue that others on the link may cause, relative to the round trip.
 const OTHERS: f64 = 0.15;
-/// A queue above this multiple of the longest that is a price is too long for sessions that keep to
-/// the law.
+/// A queue above this multiple of [`Cruise::dearest`] is too long for sessions that keep to the
+/// law.
 const DEAR: f64 = 1.5;
-/// Feedback time of others on the link, whatever this session's: that of a GEO hop. All follow the
-/// queue with it, for a price that those nearby follow faster makes the queue oscillate.
+/// Least feedback time with which a session follows price and inflow: that of a GEO hop. With times
+/// of their own, nearby sessions move the price several times before distant ones know of it, and
+/// the queue oscillates (`docs/rate.md`, Stability).
 const FARTHEST: Duration = Duration::from_millis(900);
 /// A window sent at this fraction of the capacity used all of it.
 const FULL: f64 = 0.95;
 /// A queue below this fraction of the target counts as empty.
 const EMPTY: f64 = 0.25;
-/// The target after an overflow, relative to what the queue held, and its growth per round: the
-/// depth is tried again after some twenty rounds.
+/// The target after an overflow, relative to the longest delay in the queue, and its growth per
+/// round: the depth is tried again after some twenty rounds.
 const OVERFLOW: f64 = 0.33;
 const RECOVERY: f64 = 1.05;
-/// What is left of the capacity after a round with packets marked by the path (RFC 8511 §3: a queue
-/// that marks is shorter than one that overflows).
+/// Factor on the capacity after a round with packets marked by the path (RFC 8511 §3: a queue that
+/// marks is shorter than one that overflows).
 const MARKED: f64 = 0.85;
 
-/// A fall of the rate is accepted within this time if delays rise by this fraction of the time, and
-/// by this multiple of the noise.
+/// A fall of the rate is accepted within this time (two acknowledgements) if delays rise by this
+/// fraction of the time plus this multiple of the noise. A fall to a tenth shows as 450 ms.
 const GLANCE: Duration = Duration::from_millis(50);
 const STEEP: f64 = 0.25;
 const STEEP_NOISE: f64 = 6.0;
@@ -92,25 +96,26 @@ const STEEP_NOISE: f64 = 6.0;
 /// A sender that exceeds the capacity by this factor overloads the link.
 const OVERLOAD: f64 = 1.3;
 
-/// Bounds of the observation window: longer than the pauses of links with time slots, short against
-/// a GEO round trip. It also spans at least this many packets.
+/// Bounds of the observation window: longer than the pauses of links with time slots (superframes
+/// last 26 to 100 ms), short against a GEO round trip. It also spans at least this many packets.
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 const LOOK_PACKETS: f64 = 8.0;
-/// The inflow is learned in this many feedback times.
+/// The inflow is learned in this many feedback times: behind a delay of one, a gain of 0.67, below
+/// π/2.
 const OBSERVED: f64 = 1.5;
 
-/// What has been sent since the newest packet with known arrival, and when that packet was sent.
+/// Data in flight: sent after the newest packet with known arrival, and when that packet was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flight {
     pub(super) bits: f64,
-    /// Bits sent in all.
+    /// Bits sent so far over the path, or by all members over a shared link.
     pub(super) total: f64,
-    /// Minimum round-trip time.
+    /// Minimum round-trip time so far, or the present one while there is none.
     pub(super) min_rtt: Duration,
     pub(super) sent: Instant,
 }
 
-/// Where a path starts from.
+/// Result of the start (or of a shared link's history), from which the steady state begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Initial {
     /// The capacity for this session, and the rate of the whole link, in bit/s.
@@ -129,10 +134,8 @@ impl Initial {
     pub(super) fn alone(capacity: f64, most: f64) -> Self {
         Self { capacity, link: capacity, most, bucket: None, passed: None }
     }
-}
 
-impl Initial {
-    /// A path that is policed.
+    /// A path behind a token bucket, whose rate is the capacity.
     pub(super) fn policed(bucket: Bucket, most: f64) -> Self {
         Self { bucket: Some(bucket), ..Self::alone(bucket.rate, most) }
     }
@@ -150,10 +153,10 @@ pub(super) struct Cruise {
     best: f64,
     rate: f64,
     state: RateState,
-    /// Whether others use the link.
+    /// Trains have shown that others use the link, too.
     shared: bool,
-    /// Whether the queue is too long for sessions that keep to the law, and for how many common
-    /// feedback times it has been.
+    /// The queue is too long for sessions that keep to the law, and the number of common feedback
+    /// times for which it has been.
     crowded: bool,
     crowded_for: f64,
     price: Price,
@@ -169,9 +172,9 @@ pub(super) struct Cruise {
     round: Round,
     /// When acknowledgements were last processed.
     seen_at: Instant,
-    /// Whether the queue has overflowed since the last look for competition.
+    /// The queue has overflowed since the last look for competition.
     overflowing: bool,
-    /// Since when arrivals pause.
+    /// Time of the first of the latest windows in a row with long pauses between arrivals.
     torn_since: Option<Instant>,
     /// Factor on the target while the queue stays empty.
     boost: f64,
@@ -184,28 +187,29 @@ pub(super) struct Cruise {
     part: f64,
     /// The token bucket that polices the path, if one does.
     policing: Option<Policing>,
-    /// Until when further marks are answered already.
+    /// Further marks until then belong to the congestion that was answered last.
     marked_until: Instant,
 }
 
-/// What was sent, and how it was meant.
+/// The rate set last, relative to the share, and the data sent until then.
 #[derive(Debug)]
 struct Sending {
     /// When the rate was last set, and the bits sent in all by then.
     at: Instant,
     total: f64,
-    /// By what fraction the rate exceeds the share.
+    /// Fraction by which the rate exceeds the share; negative below it.
     surplus: f64,
     /// Bits sent in all until the rate was last well above the capacity.
     over: f64,
 }
 
-/// What has happened in this round trip.
+/// Observations of the current round.
 #[derive(Debug)]
 struct Round {
     end: Instant,
-    /// Whether the queue was empty, and not all of the rate used, throughout.
+    /// The queue was empty throughout.
     empty: bool,
+    /// At some time there was nothing to send.
     limited: bool,
 }
 
@@ -234,6 +238,7 @@ impl Cruise {
             unforeseen: Unforeseen::new(now),
             surplus: Surplus::default(),
             sending: Sending { at: now, total: 0.0, surplus: 0.0, over: 0.0 },
+            // It ends with the first acknowledgement, and as `limited` raises no boost.
             round: Round { end: now, empty: true, limited: true },
             seen_at: now,
             overflowing: false,
@@ -253,13 +258,13 @@ impl Cruise {
     }
 
     /// Sets the capacity of a link that this session shares with others of its hub, and the part of
-    /// it that it uses. What it has measured stays relative to the capacity of the whole link.
+    /// it that it uses. All measurements stay relative to the capacity of the whole link.
     pub(super) fn set_capacity(&mut self, capacity: f64, part: f64) {
         self.capacity = capacity.max(super::SLOWEST);
         self.part = part;
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.forecast.free_spare();
         self.surplus.free_spare();
@@ -302,25 +307,28 @@ impl Cruise {
         look(rtt).max(packets).min(LONGEST)
     }
 
-    /// The shortest conclusive time.
+    /// Length of the shortest window that shows a fall of the link: 50 ms, or the time of 8
+    /// packets.
     pub(super) fn glance(&self) -> Duration {
         GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.share())).min(LONGEST)
     }
 
-    /// How long after a rate is set its effect is known.
+    /// Feedback time: from setting a rate until its effect is known.
     fn feedback(&self, rtt: Duration) -> Duration {
         rtt + self.look(rtt)
     }
 
-    /// The same for all on a shared link: that of the farthest.
+    /// Feedback time with which all sessions on a shared link follow the price: [`FARTHEST`] at
+    /// least.
     fn common_feedback(&self, rtt: Duration) -> Duration {
         self.feedback(rtt).max(FARTHEST)
     }
 
-    /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
-    /// arrivals must be forgotten.
+    /// Processes a window of the length of [`Self::glance`]. Returns `true` if the link has become
+    /// slower in it, so that earlier arrivals must be forgotten.
     pub(super) fn glanced(&mut self, window: Window) -> bool {
         let share = self.loss.before_loss(window.delivered);
+        // A full window would show the fall 300 ms later, while the queue grows.
         let rise = window.latest.saturating_sub(window.queue).as_secs_f64();
         let steep = rise > STEEP * GLANCE.as_secs_f64() + STEEP_NOISE * self.noise;
         let slower = share < DROP * self.capacity.min(window.sent);
@@ -347,11 +355,13 @@ impl Cruise {
         if self.dip.is_on(now) {
             return dip::AIM;
         }
+        // What exceeds a bucket's rate is dropped and does not wait, so there is no queue to keep.
         if self.policing.is_some() {
             return 0.0;
         }
         let target = self.target();
         let aim = match self.shared {
+            // Sessions with different opinions of the target would work against each other.
             true => self.price.queue(),
             false => (self.boost * target).min(TARGET_MOST.max(target)),
         };
@@ -364,7 +374,7 @@ impl Cruise {
             true => EMPTY * self.smooth_target() + self.noise,
             false => self.target() / 2.0,
         };
-        // Less than half a packet is none.
+        // A delay shorter than half a packet takes is no queue.
         target.min(self.room / 2.0).max(PACKET / self.link() / 2.0)
     }
 
@@ -380,14 +390,14 @@ impl Cruise {
         let passed = now.saturating_since(self.seen_at).as_secs_f64();
         self.seen_at = now;
         self.noise = window.noise.as_secs_f64();
-        // The minimum of a growing queue is old.
+        // While a queue grows, the minimum of the window is its oldest value.
         let least = window.queue.as_secs_f64();
         let queue = least.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.watch_queue(now, rtt, window, queue, passed);
         let feedback_times = passed / self.common_feedback(rtt).as_secs_f64();
         self.crowded_for = if self.crowded { self.crowded_for + feedback_times } else { 0.0 };
         let part = passed / self.feedback(rtt).as_secs_f64();
-        self.learn(now, rtt, window, (flight.sent, part));
+        self.learn(now, rtt, window, flight.sent, part);
         if self.shared && self.is_idle(window) {
             self.yield_unheard(part);
         }
@@ -395,16 +405,21 @@ impl Cruise {
         if now >= self.round.end {
             self.end_round(now, rtt, window);
         }
+        // In this order: `compare` drops the forecasts from which the inflow is learned, and
+        // `steer` makes the next one with it.
         self.learn_inflow(flight.sent, queue, feedback_times);
         self.look_for_competition(now, flight.min_rtt, window);
         let longer = self.compare(now, window, flight);
         self.capacity = self.capacity.max(self.competition.floor()).min(self.most);
+        // On a longer path, what looked like a queue is delay of the path.
         self.steer(now, if longer { 0.0 } else { queue }, flight);
         longer.then(|| self.look(rtt))
     }
 
-    /// Some packets were marked by the path: a queue that others may fill, too, is too long.
+    /// Responds to packets that the path has marked: a queue, which others may share, is too long.
     pub(super) fn marked(&mut self, now: Instant, rtt: Duration) {
+        // Once per feedback time, as RFC 3168 §6.1.2 asks for: later marks come from packets that
+        // were sent before the answer to the first.
         if now < self.marked_until {
             return;
         }
@@ -423,6 +438,7 @@ impl Cruise {
         queue: f64,
         passed: f64,
     ) {
+        // The queue of a dip is our own doing, and no price.
         if !self.dip.disturbs(now) {
             let seen = Seen {
                 queue: if self.shared { window.latest.as_secs_f64() } else { queue },
@@ -438,8 +454,10 @@ impl Cruise {
         let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
         let dips = self.dip.is_on(now);
         self.dip.note(now, rtt, least, passed, low);
-        // A queue that empties earlier than forecast shows a faster link, but not in a dip. Those
-        // who share a link have dips at the same time, and need no train each.
+        // A queue that empties earlier than forecast shows a faster link, but not in a dip, where
+        // it is expected to empty. Without a search after it, the link was full again 0.9 s later
+        // (bench `rate -- fades`). Sessions that share a link have dips at the same time, and need
+        // no train each.
         let alone = !self.shared && self.part >= 1.0;
         if alone && self.policing.is_none() && dips && !self.dip.is_on(now) {
             self.probe.search_soon();
@@ -451,6 +469,7 @@ impl Cruise {
         if self.shared {
             self.forecast.learn_inflow(sent, queue, part / OBSERVED);
         } else {
+            // A session alone knows all that is in flight: nothing else flows in.
             self.forecast.forget_inflow();
         }
     }
@@ -476,12 +495,13 @@ impl Cruise {
         self.competition.look(now, sight);
     }
 
-    /// The longest queue that is a price, in seconds.
+    /// Longest queue that counts as a price, in seconds: that of 150 sessions, and the noise.
     fn dearest(&self) -> f64 {
         self.law.dearest() + NOISE * self.noise
     }
 
-    /// Checks for the overflow of a queue too short to see: the arrival rate is then the capacity.
+    /// Checks for the overflow of a queue too short to see: the capacity is then the rate of
+    /// arrival.
     fn look_for_overflow(&mut self, look: Duration, window: Window, newest: Instant) {
         let own = self.loss.share();
         let lost = Lost { missing: window.missing, chance: own, deviation: deviation(own, window) };
@@ -491,22 +511,23 @@ impl Cruise {
         self.overflow_test.overflows_above(self.capacity);
     }
 
-    /// The capacity is no more than this, in bit/s.
+    /// Lowers the capacity to `capacity` bit/s, if it is higher.
     fn fall_to(&mut self, capacity: f64) {
         self.capacity = capacity.min(self.capacity).max(super::SLOWEST);
+        // Growth is relative to `best`, which the overflow has refuted.
         self.best = self.capacity;
         self.boost = 1.0;
     }
 
-    /// Compares the queue with its forecast; returns whether the path has become longer.
+    /// Compares the queue with its forecast; returns `true` if the path has become longer.
     fn compare(&mut self, now: Instant, window: Window, flight: Flight) -> bool {
         let queue = window.latest.as_secs_f64();
         let target = self.target();
-        let more = 2.0 * target + OTHERS * flight.min_rtt.as_secs_f64();
-        let tolerance = (target / 2.0, more);
+        let above = 2.0 * target + OTHERS * flight.min_rtt.as_secs_f64();
+        let tolerance = Tolerance { below: target / 2.0, above };
         match self.forecast.judge(now, flight.sent, queue, tolerance, self.capacity) {
             Outcome::Met => {}
-            // Did the link change, or did flows join?
+            // A train tells a slower link from one that others have joined.
             Outcome::Void => self.show_link(),
             Outcome::Gone => {
                 if queue < EMPTY * self.smooth_target() && self.policing.is_none() {
@@ -522,18 +543,20 @@ impl Cruise {
         false
     }
 
-    /// Whether a queue that has stood since then is none: the path has become longer.
+    /// Finds the cause of a queue that has stood since `since` against the forecast. Returns `true`
+    /// if it is no queue: the path has become longer.
     fn is_longer(&mut self, now: Instant, since: Instant, window: Window, flight: Flight) -> bool {
+        // Senders that fill the queue are known to be there.
         if self.competition.is_there() {
             return false;
         }
         let ordinary = self.loss.is_ordinary(window);
         let share = self.loss.before_loss(window.delivered);
-        let times = (now, since);
-        let whose = self.unforeseen.judge(times, flight.min_rtt, window, ordinary, share);
+        let whose = self.unforeseen.judge(now, since, flight.min_rtt, window, ordinary, share);
         match whose {
             Whose::Open => return false,
-            // Others are known to be there.
+            // Others are known to be there. A session that took their queue for the path would see
+            // no queue from then on, and push out those that do.
             Whose::Unknown if self.shared => return false,
             Whose::Ask(link) => {
                 self.unforeseen.ask();
@@ -552,6 +575,8 @@ impl Cruise {
         let ahead = now.saturating_since(flight.sent).as_secs_f64();
         let expected = self.expect(now, queue, ahead, flight).max(0.0);
         self.forecast.make(now, expected, ahead);
+        // docs/rate.md, The law: the first term brings the queue to its aim, the second one the
+        // share to the fair one.
         let error = self.aim(now) - expected;
         let (least, most) = if self.shared { CORRECTION_SHARED } else { CORRECTION };
         let correction = (error / self.law.settle).clamp(least, most);
@@ -560,6 +585,8 @@ impl Cruise {
             false => 0.0,
         };
         let rate = self.capacity * (1.0 + correction) + self.law.fairness * to_fair_share;
+        // Beside senders that fill the queue the floor holds against the law and against tests,
+        // both of which yield.
         let most = self.overflow_test.most(now).max(self.competition.floor()).min(self.most);
         self.rate = rate.max(self.competition.floor()).min(most);
         // What moves one session to its fair share moves the others as far the other way.
@@ -569,13 +596,14 @@ impl Cruise {
         self.state = if draining { RateState::Draining } else { RateState::Cruising };
     }
 
-    /// The queue that packets sent now will meet, in seconds, if one was met by the packet sent
-    /// `ahead` seconds ago.
+    /// The queue that packets sent now will meet, in seconds, if the packet sent `ahead` seconds
+    /// ago has met `queue`.
     fn expect(&mut self, now: Instant, queue: f64, ahead: f64, flight: Flight) -> f64 {
         let sent = flight.total - self.sending.total;
         let passed = now.saturating_since(self.sending.at).as_secs_f64();
         (self.sending.total, self.sending.at) = (flight.total, now);
         let meant = self.sending.surplus;
+        // A sender without enough data has sent less than it was allowed.
         let fraction = match self.round.limited && passed > 0.0 {
             true => (sent / passed / self.capacity - 1.0).min(meant),
             false => meant,
@@ -589,7 +617,7 @@ impl Cruise {
         if self.shared {
             return queue + surplus + self.forecast.inflow() * ahead;
         }
-        // Dropped packets do not take the link's time.
+        // Packets that an overflow drops do not take the link's time.
         if self.rate > OVERLOAD * self.capacity {
             self.sending.over = flight.total;
         }
@@ -602,6 +630,7 @@ impl Cruise {
         let Round { empty, limited, .. } = self.round;
         self.room *= RECOVERY;
         let used = !limited && window.sent > FULL * self.capacity;
+        // In a test less is sent on purpose, which says nothing about free capacity.
         if !self.overflow_test.marks(now) {
             let free = empty && used && !self.dip.disturbs(now);
             self.boost = if free { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
@@ -615,7 +644,7 @@ impl Cruise {
         };
         self.ceiling = self.capacity + GROWTH * self.boost * reference;
         if empty && used && self.policing.is_none() {
-            let (look, own) = (self.look(rtt), self.loss.share());
+            let look = self.look(rtt);
             self.overflow_test.end_round(now, look, own, window.delivered);
         }
         let length = rtt.max(self.look(rtt) * 2);

@@ -22,7 +22,7 @@ pub(super) struct Member {
     pub(super) limited: bool,
     /// Nothing is expected of it until it sends.
     pub(super) asleep: bool,
-    /// What the link had sent with the last packet of the train.
+    /// Bytes sent over the link by the time of the train's last packet so far.
     train: u64,
 }
 
@@ -54,9 +54,11 @@ impl Member {
         self.link.sent(bytes)
     }
 
-    /// How many bytes the link has sent since the last packet of the train, this one included.
+    /// Bytes sent over the link since the last packet of the train, this one of `size` included;
+    /// `first`: it begins the train.
     pub(super) fn spread(&mut self, first: bool, size: u16) -> u32 {
         let total = self.link.total();
+        // What others sent in between leaves the link between the two packets, too.
         let since = total - core::mem::replace(&mut self.train, total);
         if first { u32::from(size) } else { u32::try_from(since).unwrap_or(u32::MAX) }
     }

@@ -1,5 +1,5 @@
-//! Padding: what a train consists of while there is no data, so that the path is measured before
-//! anybody waits for it.
+//! Padding completes a train while there is no data, so that the path is measured before a user
+//! waits for it.
 
 use crate::rate::allowance::{Allowance, Spent};
 
@@ -7,14 +7,14 @@ use crate::rate::allowance::{Allowance, Spent};
 /// or four, and each that an outage or a time slot swallows takes one more.
 const TRAINS: u32 = 8;
 
-/// Whether trains may be padded.
+/// Permission of a session to pad its trains, and the padding sent so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Padding {
-    /// Whether the configuration allows it.
+    /// The configuration allows padding (`probe`).
     allowed: bool,
-    /// Whether it is this session's turn, or there is data that waits.
+    /// It is this session's turn, or there is data that waits.
     granted: bool,
-    /// How many more trains may be padded on this path.
+    /// Number of trains that may still be padded on this path.
     left: u32,
     /// Bytes of padded trains so far.
     padded: u64,
@@ -29,7 +29,7 @@ impl Padding {
         Self { allowed, granted: false, left: TRAINS, padded: 0, first: None, allowance }
     }
 
-    /// Sets how much the session may spend.
+    /// Sets the number of bytes that the session may spend.
     pub(super) fn set_allowance(&mut self, allowance: Allowance) {
         self.allowance = allowance;
     }
@@ -39,7 +39,7 @@ impl Padding {
         Self { left: TRAINS, first: self.first.or(Some(self.padded)), ..self }
     }
 
-    /// Whether the configuration allows padding.
+    /// Returns `true` if the configuration allows padding, even if it is not the session's turn.
     pub(super) fn is_allowed(&self) -> bool {
         self.allowed
     }
@@ -49,7 +49,7 @@ impl Padding {
         Self { granted: false, ..self }
     }
 
-    /// A packet of a padded train left.
+    /// Records that a packet of a padded train left.
     pub(super) fn sent(&mut self, bytes: u64) {
         self.padded += bytes;
     }
@@ -58,22 +58,22 @@ impl Padding {
         self.granted = true;
     }
 
-    /// What a session that has sent so many bytes has spent.
+    /// The session's use of padding, of `sent` bytes in all.
     pub(super) fn spent(&self, sent: u64) -> Spent {
         Spent { padded: self.padded, sent, first: self.first }
     }
 
-    /// How many more bytes of padding the session may send, after `sent` bytes in all.
+    /// Number of bytes of padding that the session may still send, after `sent` bytes in all.
     pub(super) fn allowance(&self, sent: u64) -> u64 {
         if self.allowed { self.allowance.left(self.spent(sent)) } else { 0 }
     }
 
-    /// Whether a train may start without data.
+    /// Returns `true` if a train may start without data.
     pub(super) fn may_start(&self) -> bool {
         self.allowed && self.granted && self.left > 0
     }
 
-    /// Starts a train of so many bytes after `sent` in all; returns whether it may be padded. If
+    /// Starts a train of `bytes` bytes after `sent` in all; returns `true` if it may be padded. If
     /// the allowance does not cover it, it takes data to start the next one.
     pub(super) fn start_train(&mut self, bytes: u64, sent: u64) -> bool {
         let padded = self.may_start() && self.allowance.covers(bytes, self.spent(sent));

@@ -1,4 +1,4 @@
-//! What changes for a session that shares its link with others of its hub: it measures the link
+//! Measurement by a session that shares its link with others of its hub: it measures the link
 //! instead of its own path, and uses a part of it.
 
 use core::time::Duration;
@@ -15,13 +15,14 @@ use crate::rate::aggregate::{Grant, Known, Report, SharedLink};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Auto {
-    /// Makes the session share a link, or none.
+    /// Makes the session share a link, or measure its own path if that is `None`.
     pub(crate) fn set_link(&mut self, now: Instant, link: Option<(SessionId, SharedLink)>) {
         self.go_apart(now);
         self.member = link.map(|(id, link)| Member::new(id, link));
     }
 
-    /// Whether the session has begun to send after it was left alone.
+    /// Returns `true`, once, if the session has begun to send after it fell asleep
+    /// ([`Grant::Asleep`]).
     pub(crate) fn has_woken(&mut self) -> bool {
         let Some(member) = &mut self.member else { return false };
         let woken = member.asleep && member.sent > 0;
@@ -29,12 +30,13 @@ impl Auto {
         woken
     }
 
-    /// What the session has done since the last report; `None` if it shares no link.
+    /// The session's use and measurements since the last report; `None` if it shares no link.
     pub(crate) fn report(&mut self, guaranteed: f64) -> Option<Report> {
         let most = self.ceiling;
         let doubted = self.trust.is_doubted();
         let known = self.known();
-        let (queue, late) = (self.queue().as_secs_f64(), self.late.as_secs_f64());
+        let queue = self.queue().as_secs_f64();
+        let late = self.late.as_secs_f64();
         let member = self.member.as_mut()?;
         let bits = core::mem::take(&mut member.sent) as f64 * 8.0;
         let idle = bits == 0.0 && member.resting;
@@ -51,7 +53,7 @@ impl Auto {
         }
     }
 
-    /// Takes what it is given of the link.
+    /// Applies the session's part of the link.
     pub(crate) fn take(&mut self, now: Instant, grant: Grant) {
         match grant {
             Grant::Share { rate, share } => self.set_capacity(now, rate, share),
@@ -73,6 +75,8 @@ impl Auto {
         let Some(member) = self.member.as_mut() else { return };
         member.share = share;
         if member.whole_from.is_none() {
+            // Packets so far counted the session's own bytes, and their arrivals show its own
+            // share.
             (member.whole_from, member.most) = (Some(self.next), f64::INFINITY);
             self.arrivals.forget();
             self.train = None;
@@ -100,7 +104,7 @@ impl Auto {
         }
     }
 
-    /// From now on counts what the session itself sends.
+    /// Counts from now on only what the session itself sends.
     pub(super) fn measure_own_path(&mut self) {
         let Some(member) = &mut self.member else { return };
         if member.whole_from.take().is_some() {
@@ -115,7 +119,7 @@ impl Auto {
         self.member.as_ref().is_some_and(|member| member.whole_from.is_some())
     }
 
-    /// Packets below this number counted the bytes of something else.
+    /// The number from which on packets count the bytes of what is measured now, path or link.
     pub(super) fn comparable_from(&self) -> u64 {
         let whole = self.member.as_ref().and_then(|member| member.whole_from);
         whole.unwrap_or(self.first_own)
@@ -140,7 +144,7 @@ impl Auto {
         self.total()
     }
 
-    /// The bytes of a packet of a train for its rate: on a shared link also those that others have
+    /// The bytes that a packet of a train stands for: on a shared link also those that others have
     /// sent since the packet before.
     pub(super) fn spread(&mut self, size: u16) -> u32 {
         let whole = self.measures_link();
@@ -152,23 +156,25 @@ impl Auto {
         member.map_or(size.into(), |member| member.spread(first, size))
     }
 
-    /// Whether a train may start. While one member measures a shared link, the others need not.
+    /// Returns `true` if a train may start. While one member measures a shared link, the others
+    /// need not.
     pub(super) fn may_start_train(&self, now: Instant) -> bool {
         let whole = self.measures_link();
         let member = self.member.as_ref().filter(|_| whole);
         member.is_none_or(|member| member.link.may_start_train(now)) && self.may_measure()
     }
 
-    /// Whether a session that does not know the link yet may measure it.
+    /// Returns `true` if a session that does not know the link yet may measure it, alone.
     pub(super) fn may_measure(&self) -> bool {
         let starting = matches!(self.phase, Phase::Start(_));
         let member = self.member.as_ref().filter(|_| starting);
         member.is_none_or(|member| member.link.may_measure(member.id))
     }
 
-    /// In the start, trains follow each other until the rate is known.
+    /// Records on the link that a train of this session starts, so that others wait for its result.
     pub(super) fn train_started(&self, now: Instant) {
         let Some(member) = &self.member else { return };
+        // In the start, trains of one member follow each other until the rate is known.
         if let Phase::Start(_) = self.phase {
             member.link.set_measurer(member.id);
             member.link.train_started(now, self.rtt * 2 + PATIENCE);

@@ -1,4 +1,4 @@
-//! What became of the packets of one interval.
+//! The losses and deliveries of one interval.
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct Interval {
     sum: Measured,
 }
 
-/// Some consecutive packets.
+/// Consecutive packets of 100 ms or more, which count or are left out together.
 #[derive(Debug, Default)]
 struct Slot {
     begin: Option<Instant>,
@@ -40,14 +40,14 @@ struct Slot {
     lost: u64,
 }
 
-/// What an interval has shown, without outages and times of little traffic.
+/// Result of an interval, without outages and times of little traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measured {
     packets: u32,
-    /// Bytes.
+    /// Bytes of the packets that were acknowledged, and of those that were lost.
     delivered: u64,
     lost: u64,
-    /// How long it took to send them.
+    /// Time in which they were sent.
     pub(super) time: Duration,
 }
 
@@ -82,6 +82,8 @@ impl Interval {
     fn end_slot(&mut self, at: Instant) {
         let slot = core::mem::take(&mut self.slot);
         let Some(begin) = slot.begin else { return };
+        // Not by the length of a run of losses: a peer that acknowledges one packet every half
+        // second would turn all its losses into outages.
         if slot.packets < SLOT_PACKETS || slot.delivered == 0 {
             return;
         }
@@ -103,12 +105,12 @@ impl Slot {
 }
 
 impl Measured {
-    /// Whether there were enough packets for a judgement.
+    /// Returns `true` if there were enough packets for a judgement.
     pub(super) fn is_enough(&self) -> bool {
         self.packets >= ENOUGH
     }
 
-    /// Whether more than so many percent of the bytes were lost.
+    /// Returns `true` if more than `percent` of the bytes were lost.
     pub(super) fn lost_more_than(&self, percent: u64) -> bool {
         self.lost * 100 > (self.lost + self.delivered) * percent
     }
@@ -118,12 +120,12 @@ impl Measured {
         self.lost as f64 / (self.lost + self.delivered).max(1) as f64
     }
 
-    /// The rate at which the packets were delivered; `None` if there are none.
+    /// The rate at which the packets were delivered; `None` without packets.
     pub(super) fn delivered(&self) -> Option<BitRate> {
         BitRate::average(ByteCount::new(self.delivered), self.time)
     }
 
-    /// Adds those of another interval.
+    /// Adds the packets of another interval.
     pub(super) fn add(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
         self.delivered += other.delivered;

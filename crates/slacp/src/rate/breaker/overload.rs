@@ -1,4 +1,5 @@
-//! Whether the configured rate exceeds what the link carries: for the operator. It changes no rate.
+//! Detects that the configured rate exceeds what the link carries, for the operator. It changes no
+//! rate.
 //!
 //! The breaker trips only where most is lost, because rain halves a link's rate. A rate that is 10 %
 //! to 300 % too high stays, fills the queue before the link and loses what does not fit. That is
@@ -8,11 +9,11 @@
 //! - *a queue*: the smoothed round-trip time is a quarter, and 20 ms, above the shortest so far.
 //!   Losses by chance build no queue, however many there are.
 //!
-//! It is over after three intervals and 10 s in a row without.
+//! It is over after three intervals and 10 s in a row that do not show both.
 //!
-//! Not modelled: links that drop what exceeds their rate without a queue (policers), where losses of
-//! overload look like losses of chance; and a queue of other traffic on a link that loses packets by
-//! chance, which looks like an overload, and is one of the link.
+//! Not modelled: links that drop what exceeds their rate without a queue (policers), where losses
+//! of overload look like random losses; and a queue of other traffic on a link with random losses,
+//! which looks like an overload, and is one of the link.
 
 use core::time::Duration;
 
@@ -23,19 +24,21 @@ use crate::Overload;
 
 /// Losses in percent beyond which an interval may be overloaded.
 const LOSS: u64 = 5;
-/// A queue is a round-trip time longer than the shortest by one part in this many, and by so much.
+/// A queue is a round-trip time longer than the shortest by one part in this many, and by this
+/// time.
 const QUEUE_PART: u32 = 4;
 const QUEUE: Duration = Duration::from_millis(20);
-/// How many intervals, and how long, in a row it takes to believe it, or the contrary.
+/// Intervals, and their time, in a row until a verdict changes.
 const INTERVALS: u32 = 3;
 const PERSISTENT: Duration = Duration::from_secs(10);
 
 /// Judges intervals, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Detector {
+    /// Shortest smoothed round-trip time so far.
     base_rtt: Option<Duration>,
     overload: Option<Overload>,
-    /// Consecutive intervals that contradict the present verdict.
+    /// Consecutive intervals that contradict the present verdict, and the start of the first.
     intervals: u32,
     since: Option<Instant>,
     sum: Measured,
@@ -55,15 +58,17 @@ impl Detector {
         self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
     }
 
-    /// Judges an interval at this rate, which began `begin` and ended `end`, and had enough packets.
+    /// Judges an interval from `begin` to `end` at this rate, which had enough packets.
     pub(super) fn judge(
         &mut self,
-        (begin, end): (Instant, Instant),
+        begin: Instant,
+        end: Instant,
         rate: BitRate,
         rtt: Duration,
         measured: &Measured,
     ) {
         let base_rtt = self.base_rtt.unwrap_or(rtt);
+        // Losses alone would alarm at a packet error rate of 5 %.
         let queues = rtt >= base_rtt + (base_rtt / QUEUE_PART).max(QUEUE);
         let is_overloaded = queues && measured.lost_more_than(LOSS);
         if is_overloaded == self.overload.is_some() {

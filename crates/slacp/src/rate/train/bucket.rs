@@ -8,13 +8,13 @@ use super::{Packet, Slope, Train};
 use crate::rate::arrivals::micros;
 use crate::rate::constants::PACKET;
 
-/// This many losses, and this share of what was sent from the first one on, are no chance.
+/// This many losses, and this share of what was sent from the first one on, are not random.
 const LOST: (usize, f64) = (3, 0.1);
 /// Fewer packets than these before the first loss change the slope of all arrivals but little.
 const HEAD: usize = 4;
 /// Fewer packets than these after the first loss show no rate.
 const FEWEST: usize = 3;
-/// So many delays are averaged.
+/// Number of delays that are averaged for [`Train::waited`].
 const LAST: usize = 3;
 /// A queue that would make packets wait less than this, in seconds, looks like none.
 const VISIBLE: f64 = 500e-6;
@@ -23,14 +23,14 @@ const WAITED: f64 = 1.0 / 3.0;
 /// A queue lets at least this part pass of what its link could carry in the time of the train.
 const LESS: f64 = 1.3;
 
-/// What a train shows of a bucket.
+/// A token bucket as a train shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bucket {
     /// The rate of its tokens, in bit/s.
     pub(crate) rate: f64,
     /// The relative error of that, about a standard deviation.
     pub(crate) error: f64,
-    /// What it held, in bits.
+    /// The tokens that it held when the train came, in bits.
     pub(crate) held: f64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Bucket {
 const PASSED: f64 = 12.0;
 
 impl Bucket {
-    /// Whether the rate is known well enough.
+    /// Returns `true` if [`PASSED`] packets or more have passed after the first loss.
     pub(crate) fn is_sure(self) -> bool {
         self.error <= 1.0 / PASSED
     }
@@ -66,8 +66,8 @@ impl Train {
         self.bucket_by_tail(head, tail).or_else(|| self.bucket_by_share())
     }
 
-    /// From what passed after the first loss: as nothing waits, it passed at the rate of the tokens
-    /// while it was sent.
+    /// The bucket by the packets that passed after the first loss: as nothing waits, they passed at
+    /// the rate of the tokens while they were sent.
     fn bucket_by_tail(&self, head: &[Packet], tail: &[Packet]) -> Option<Bucket> {
         let passed = tail.iter().filter(|packet| packet.acked).count();
         if passed < FEWEST {
@@ -75,7 +75,9 @@ impl Train {
         }
         let rate = acked_bits(tail) / sending(tail)?;
         let held = (acked_bits(head) - rate * (sending(&self.packets)? - sending(tail)?)).max(0.0);
-        let (waits, waited) = (held / rate, self.waited(head, tail)?);
+        let waits = held / rate;
+        let waited = self.waited(head, tail)?;
+        // A queue loses packets, too, but those that arrive have waited in it.
         if waits < VISIBLE || waited > WAITED * waits {
             return None;
         }
@@ -83,8 +85,8 @@ impl Train {
         Some(Bucket { rate, error: 1.0 / passed as f64, held })
     }
 
-    /// From what passed at all, if that is less than a queue would have let pass at the speed at
-    /// which it arrived.
+    /// The bucket by all packets that passed, if they are fewer than a queue would have let pass at
+    /// the speed at which they arrived. It says little: the tokens held are among them.
     fn bucket_by_share(&self) -> Option<Bucket> {
         let points: Vec<(f64, f64)> = Self::arrivals(&self.packets).collect();
         let speed = Slope::through(&points)?.bytes_per_second * 8.0;
@@ -93,8 +95,8 @@ impl Train {
         (rate * LESS < speed).then_some(Bucket { rate, error: 1.0, held })
     }
 
-    /// How much longer the last marked packets of the tail were under way than the fastest of the
-    /// train, in seconds. If none of these has arrived, a late one of the head stands for them: a queue
+    /// Delay of the last marked packets of the tail, in seconds beyond that of the fastest packet
+    /// of the train. If none of these has arrived, a late one of the head stands for them: a queue
     /// was half full by then.
     fn waited(&self, head: &[Packet], tail: &[Packet]) -> Option<f64> {
         let mut marks: Vec<i64> = delays(tail).collect();
@@ -112,7 +114,7 @@ fn acked_bits(packets: &[Packet]) -> f64 {
     acked.map(|packet| f64::from(packet.size) * 8.0).sum()
 }
 
-/// How long it took to send the packets, in seconds; `None` if no time at all.
+/// Time in which the packets were sent, in seconds; `None` if that is zero.
 fn sending(packets: &[Packet]) -> Option<f64> {
     let time = packets.last()?.sent.saturating_since(packets.first()?.sent).as_secs_f64();
     (time > 0.0).then_some(time)

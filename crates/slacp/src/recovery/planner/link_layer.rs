@@ -87,7 +87,7 @@ fn cheapest(numbers: &Range<u64>, outlook: &PlanInputs) -> Vec<PendingRepair> {
     };
     let whole = of(vec![numbers.clone()]);
     let cut = of(by_class(numbers, outlook.sent));
-    let bytes = |all: &[PendingRepair]| all.iter().map(|it| it.shard.len()).sum::<usize>();
+    let bytes = |all: &[PendingRepair]| all.iter().map(|repair| repair.shard.len()).sum::<usize>();
     if bytes(&cut) < bytes(&whole) { cut } else { whole }
 }
 

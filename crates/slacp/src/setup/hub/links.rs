@@ -10,7 +10,7 @@ use crate::handshake::{HandshakeParams, Responder};
 use crate::path::rtt::FirstRtt;
 use crate::session::{Peer, Session};
 use crate::sessions::{EndpointCore, IndexOwner};
-use crate::wire::packet::{Index, Mac, PacketHeader};
+use crate::wire::packet::PacketHeader;
 use crate::{PublicKey, SessionId};
 
 /// An answered handshake that adds a link to the session `name`.
@@ -21,7 +21,7 @@ pub(super) struct TentativeLink {
 }
 
 impl Hub {
-    /// Removes a link that was answered, found by what `is` says.
+    /// Removes a link that was answered, the first for which `is` holds.
     pub(super) fn take_joining(
         &mut self,
         key: &PublicKey,
@@ -51,10 +51,12 @@ impl Hub {
         &mut self,
         core: &mut EndpointCore,
         now: Instant,
-        (from, sender, knock): (SocketAddr, Index, Mac),
+        request: &super::VerifiedInitiation,
         responder: Responder,
-        (name, params): (u64, HandshakeParams),
+        name: u64,
+        params: HandshakeParams,
     ) {
+        let super::VerifiedInitiation { from, sender, knock, .. } = *request;
         let key = responder.peer;
         let (own, ours) = self.ours(core, &key, None, &params);
         let Some(known) = self.peers.get(&key) else { return };
@@ -63,7 +65,7 @@ impl Hub {
         // The first link of a session holds what all share, so it has no successor.
         let free = |link: &u8| session.and_then(Session::link).is_some_and(|first| first != *link);
         let Some(link) = link_of(&ours, &params).filter(free) else { return core.count_ignored() };
-        self.forget_joining(core, &key, |it| it.link == link);
+        self.forget_joining(core, &key, |joining| joining.link == link);
         let Some(index) = core.claim_index(IndexOwner::Joining(key)) else {
             return core.count_ignored();
         };

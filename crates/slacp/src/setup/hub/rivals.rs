@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use super::{Hub, TentativeSession};
+use super::Hub;
 use crate::session::IncumbentSession;
 use crate::sessions::EndpointCore;
 use crate::setup::replacement::{FURTHER_QUESTIONS, ReplacementVerdict, question_interval};
@@ -113,9 +113,9 @@ impl Hub {
     /// Returns whether an initiation names the tentative session that its own machine is waiting
     /// for.
     pub(super) fn awaits_session(&self, key: &PublicKey, name: Option<u64>) -> bool {
-        let waits =
-            |it: &TentativeSession| it.rivalry.used_from.is_some() && name == Some(it.session.name);
-        self.tentative(key).is_some_and(waits)
+        self.tentative(key).is_some_and(|tentative| {
+            tentative.rivalry.used_from.is_some() && name == Some(tentative.session.name)
+        })
     }
 
     /// The time of the next PING to a session in use, or of the next decision.

@@ -9,11 +9,11 @@ use super::Hub;
 use crate::handshake::Responder;
 use crate::{PublicKey, SiblingProcess};
 
-/// How long a terminal's place is kept for the machine that has its session with the process before:
-/// longer than that process lets idle terminals stay (10 s).
+/// Time for which a terminal's place is kept for the machine that has its session with the process
+/// before: longer than that process lets idle terminals stay (10 s).
 const RESERVED: Duration = Duration::from_secs(15);
 
-/// The process before, and how long its terminals' places are kept.
+/// The process before, and the time until which its terminals' places are kept.
 pub(super) struct Succession {
     pub(super) sibling: SiblingProcess,
     reserved_until: Instant,
@@ -25,23 +25,26 @@ impl Hub {
         self.succession = sibling.map(|sibling| Succession { sibling, reserved_until });
     }
 
-    /// Whether the process before has a session of this name.
+    /// Returns `true` if the process before has a session of this name.
     pub(super) fn is_of_sibling(&self, name: u64) -> bool {
-        self.succession.as_ref().is_some_and(|it| it.sibling.sessions.contains(&name))
+        let sibling = self.succession.as_ref().map(|succession| &succession.sibling);
+        sibling.is_some_and(|sibling| sibling.sessions.contains(&name))
     }
 
-    /// Whether a key's place is kept for another machine than the one with this token. Without a session
-    /// of its own, this process cannot ask which of two machines was here first.
+    /// Returns `true` if a key's place is kept for another machine than the one with this token.
+    /// Without a session of its own, this process cannot ask which of two machines was here first.
     pub(super) fn is_reserved(&self, now: Instant, key: &PublicKey, token: Option<u64>) -> bool {
         let Some(succession) = &self.succession else { return false };
         let has_session = self.peers.get(key).is_some_and(|known| known.session.is_some());
+        // A token, not the session's name, which can be computed from packets.
         let owner = succession.sibling.tokens.get(key);
         let is_other = owner.is_some_and(|owner| token != Some(*owner));
         is_other && !has_session && now < succession.reserved_until
     }
 
-    /// Whether to answer an initiation, as far as the process before is concerned. A terminal that asks
-    /// about its session there has no token, but is told that the session is alive.
+    /// Returns `true` if an initiation may be answered, as far as the process before is concerned.
+    /// A terminal that asks about its session there has no token, but learns that the session is
+    /// alive.
     pub(super) fn may_succeed(&self, now: Instant, responder: &Responder) -> bool {
         let Ok(params) = &responder.params else { return true };
         if !self.is_reserved(now, &responder.peer, params.succeeds) {
@@ -49,8 +52,9 @@ impl Hub {
         }
         let asks = params.present.is_some_and(|name| self.is_of_sibling(name));
         let key = &responder.peer;
+        let tentative = self.tentative(key);
         let awaited =
-            self.tentative(key).is_some_and(|it| !self.is_reserved(now, key, it.succeeds));
+            tentative.is_some_and(|session| !self.is_reserved(now, key, session.succeeds));
         asks && !awaited
     }
 }

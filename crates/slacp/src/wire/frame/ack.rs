@@ -35,7 +35,8 @@ impl<'a> ArrivalTimes<'a> {
     pub(crate) fn marks(&self, largest: u64) -> impl Iterator<Item = (u64, Duration)> + use<'a> {
         let mut input = self.marks;
         core::iter::from_fn(move || {
-            let (distance, age) = (varint::read(&mut input)?, varint::read(&mut input)?);
+            let distance = varint::read(&mut input)?;
+            let age = varint::read(&mut input)?;
             Some((largest - distance, Duration::from_micros(age)))
         })
     }
@@ -138,9 +139,8 @@ fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
 fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
     let mut left = largest + 1;
     while !marks.is_empty() {
-        let (Some(skip), Some(run)) = (varint::read(&mut marks), varint::read(&mut marks)) else {
-            return false;
-        };
+        let Some(skip) = varint::read(&mut marks) else { return false };
+        let Some(run) = varint::read(&mut marks) else { return false };
         let Some(rest) = left.checked_sub(skip).and_then(|left| left.checked_sub(run)) else {
             return false;
         };
@@ -175,11 +175,31 @@ pub(crate) fn write_ack(
     report: &AckReport,
     room: usize,
 ) -> bool {
-    let mut runs = Vec::new();
     // The clock, a length, and two numbers per mark.
     let times = report.times.as_ref().map_or(0, |times| 6 + 16 * times.marks.len());
-    let room = room.saturating_sub(times);
-    let (mut largest, mut lowest) = (0, None);
+    let Some((largest, runs)) = encode_ranges(ranges, room.saturating_sub(times)) else {
+        return false;
+    };
+    out.push(if report.times.is_some() { TIMED_ACK } else { ACK });
+    varint::write(out, largest);
+    varint::write(out, micros(report.held));
+    if let Some(times) = &report.times {
+        write_times(out, times, largest);
+    }
+    varint::write(out, runs.len() as u64);
+    out.extend_from_slice(&runs);
+    let marks = encode_restored(largest, restored);
+    varint::write(out, marks.len() as u64);
+    out.extend_from_slice(&marks);
+    true
+}
+
+/// Encodes as many `ranges` as fit in `room` bytes together with the other fields; returns the
+/// largest number and the encoded runs, or `None` if not even one fits.
+fn encode_ranges(ranges: impl Iterator<Item = Range<u64>>, room: usize) -> Option<(u64, Vec<u8>)> {
+    let mut runs = Vec::new();
+    let mut largest = 0;
+    let mut lowest = None;
     for range in ranges {
         let mut next = Vec::new();
         match lowest {
@@ -194,21 +214,7 @@ pub(crate) fn write_ack(
         runs.extend_from_slice(&next);
         lowest = Some(range.start);
     }
-    if lowest.is_none() {
-        return false;
-    }
-    out.push(if report.times.is_some() { TIMED_ACK } else { ACK });
-    varint::write(out, largest);
-    varint::write(out, micros(report.held));
-    if let Some(times) = &report.times {
-        write_times(out, times, largest);
-    }
-    varint::write(out, runs.len() as u64);
-    out.extend_from_slice(&runs);
-    let marks = encode_restored(largest, restored);
-    varint::write(out, marks.len() as u64);
-    out.extend_from_slice(&marks);
-    true
+    lowest.map(|_| (largest, runs))
 }
 
 /// Appends an acknowledgement of packets of link number `link`, as [`write_ack`] does; nothing if

@@ -88,7 +88,8 @@ impl GoneFrame {
     }
 
     pub(super) fn read(input: &mut &[u8]) -> Option<Self> {
-        let (channel, lane) = (read_channel(input)?, read_lane(input)?);
+        let channel = read_channel(input)?;
+        let lane = read_lane(input)?;
         Some(Self { channel, lane, sequence: varint::read(input)? })
     }
 }
@@ -136,7 +137,8 @@ impl<'a> ChannelPacket<'a> {
 impl PacketPart {
     fn read(input: &mut &[u8]) -> Option<Self> {
         let mut size = || varint::read(input).and_then(|size| usize::try_from(size).ok());
-        let (offset, total) = (size()?, size()?);
+        let offset = size()?;
+        let total = size()?;
         (offset < total && total <= MAX_PACKET).then_some(Self { offset, total })
     }
 }
@@ -186,7 +188,8 @@ impl<'a> ContextPacket<'a> {
     pub(super) fn read(input: &mut &'a [u8]) -> Option<Self> {
         let [slot] = super::take::<1>(input)?;
         let profile = HeaderProfile::read(input)?;
-        let (channel, lane) = (read_channel(input)?, read_lane(input)?);
+        let channel = read_channel(input)?;
+        let lane = read_lane(input)?;
         let sequence = varint::read(input)?;
         let data = super::read_data(input, true)?;
         let fits = (1..=MAX_PACKET).contains(&data.len());

@@ -119,7 +119,8 @@ impl SampleEstimator {
     }
 
     fn add(&mut self, sample: f64, interval: Duration) {
-        let (twice, interval) = (2.0 * self.tau.as_secs_f64(), interval.as_secs_f64());
+        let twice = 2.0 * self.tau.as_secs_f64();
+        let interval = interval.as_secs_f64();
         let weight = (twice - interval) / (twice + interval);
         let mean = (sample + self.last.0) / 2.0;
         let old = self.bandwidth.unwrap_or(0.0);

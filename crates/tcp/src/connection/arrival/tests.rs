@@ -17,7 +17,8 @@ struct Pair {
 
 impl Pair {
     fn new(config: &Config) -> Self {
-        let (client, server) = (SeqNr::new(u32::MAX - 2000), SeqNr::new(7));
+        let client = SeqNr::new(u32::MAX - 2000);
+        let server = SeqNr::new(7);
         let ends = [
             Connection::connect(config.clone(), client),
             Connection::listen(config.clone(), server),
@@ -50,7 +51,8 @@ impl Pair {
     /// Delivers the next segment; a predicted one on both paths.
     fn deliver(&mut self, end: usize) {
         let Some(segment) = self.wires[end].pop_front() else { return };
-        let (now, it) = (self.now, &mut self.ends[end]);
+        let now = self.now;
+        let it = &mut self.ends[end];
         if it.state == TcpState::Established && it.is_predicted(&segment) {
             self.predicted += 1;
             let mut other = it.clone();
@@ -72,7 +74,7 @@ impl Pair {
             8 => self.now += Duration::from_millis(300),
             9 => {
                 if let Some(segment) =
-                    self.wires[end].front_mut().filter(|it| it.ecn != Ecn::NotEct)
+                    self.wires[end].front_mut().filter(|packet| packet.ecn != Ecn::NotEct)
                 {
                     segment.ecn = Ecn::Ce;
                 }

@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::{bit_rate, bytes, seconds};
 
-/// Formats the tunnel's packets.
+/// Formats the counts of the tunnel's packets.
 pub(super) fn packets(tunnel: &TunnelStatus) -> String {
     format!(
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",

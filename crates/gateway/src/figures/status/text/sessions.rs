@@ -7,7 +7,8 @@ use super::{bit_rate, bytes, row, seconds};
 
 pub(super) fn rows(text: &mut String, session: &SessionStatus) {
     let silent = if session.reachable { "" } else { ", UNREACHABLE" };
-    let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
+    let SessionStatus { peer, address, .. } = session;
+    let since = seconds(session.since_s);
     let over = if session.over_tcp { " over TCP" } else { "" };
     row(text, "session", &format!("{peer} at {address}{over}, for {since}{silent}"));
     // A quota that is used up has a row of its own below.
@@ -55,8 +56,9 @@ pub(super) fn path(session: &SessionStatus) -> String {
     if let Some(capacity) = session.capacity_bit_s {
         let _ = write!(path, ", capacity {}", bit_rate(capacity));
     }
-    let (rtt, queue, loss) = (session.rtt_ms, session.queue_ms, session.loss * 100.0);
-    let _ = write!(path, "), RTT {rtt:.0} ms, queue {queue:.0} ms, loss {loss:.2} %");
+    let SessionStatus { rtt_ms, queue_ms, .. } = session;
+    let loss = session.loss * 100.0;
+    let _ = write!(path, "), RTT {rtt_ms:.0} ms, queue {queue_ms:.0} ms, loss {loss:.2} %");
     path
 }
 
@@ -93,8 +95,10 @@ fn ecn(session: &SessionStatus) -> Option<String> {
         return None;
     }
     let state = session.ecn.as_deref().unwrap_or("not sent");
-    let (sent, reported, marked) = (session.ect_sent, session.ce_reported, session.ce_received);
-    let counts = format!("{reported} of {sent} packets sent and {marked} of {received} received");
+    let SessionStatus { ect_sent, ce_reported, ce_received, .. } = session;
+    let counts = format!(
+        "{ce_reported} of {ect_sent} packets sent and {ce_received} of {received} received"
+    );
     Some(format!("ECN {state}: {counts} marked by the path"))
 }
 
@@ -132,18 +136,21 @@ fn share_of(session: &SessionStatus) -> Option<String> {
 
 fn link_row(text: &mut String, link: &LinkStatus) {
     let silent = if link.works { "" } else { ", SILENT" };
-    let (rate, rtt, loss) = (bit_rate(link.rate_bit_s), link.rtt_ms, link.loss * 100.0);
-    let (sent, received) = (bytes(link.sent_bytes), bytes(link.received_bytes));
+    let rate = bit_rate(link.rate_bit_s);
+    let loss = link.loss * 100.0;
+    let sent = bytes(link.sent_bytes);
+    let received = bytes(link.received_bytes);
     let over = if link.over_tcp { " over TCP" } else { "" };
     let at = format!("{} at {}{over}", link.name, link.address);
-    let what = format!("{at}: {rate}, RTT {rtt:.0} ms, loss {loss:.2} %");
+    let what = format!("{at}: {rate}, RTT {:.0} ms, loss {loss:.2} %", link.rtt_ms);
     row(text, "link", &format!("{what}; {sent} sent, {received} received{silent}"));
 }
 
 fn class_row(text: &mut String, class: &ClassStatus) {
     let rates = [class.guaranteed_bit_s, class.maximum_bit_s];
     let what = format!("{}: {}", class.name, share(class.weight.into(), rates));
-    let (sent, waiting) = (bytes(class.sent_bytes), bytes(class.waiting_bytes));
+    let sent = bytes(class.sent_bytes);
+    let waiting = bytes(class.waiting_bytes);
     row(text, "class", &format!("{what}; {sent} sent, {waiting} waiting"));
 }
 

@@ -78,6 +78,7 @@ impl BundleStore {
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).mode(PRIVATE);
         let lock = lock.open(directory.join("lock")).map_err(failed)?;
+        // The kernel releases it when the process ends, however that happens.
         if lock.try_lock().is_err() {
             return Err(StoreError::Locked(directory.to_owned()));
         }
@@ -118,6 +119,7 @@ impl BundleStore {
 
     /// Removes marks without a bundle, partial files that cannot be resumed, and the oldest others.
     fn tidy(&mut self, records: &[BundleRecord]) -> io::Result<()> {
+        // A power cut between the removal of a bundle and that of its mark leaves the mark.
         for entry in fs::read_dir(self.directory.join("named"))? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(BundleId::from_hex);
@@ -145,6 +147,7 @@ impl BundleStore {
                 idle.push((metadata.modified()?, metadata.len(), entry.path()));
             }
         }
+        // The newest first: the oldest are beyond the bounds.
         idle.sort_by(|a, b| b.cmp(a));
         let mut bytes = 0;
         for (place, (_, length, path)) in idle.iter().enumerate() {
@@ -201,7 +204,8 @@ impl BundleStore {
         record: &BundleRecord,
         other: Option<&[u8]>,
     ) -> io::Result<()> {
-        let (from, to) = (self.spooled(&spool), self.held(&record.id));
+        let from = self.spooled(&spool);
+        let to = self.held(&record.id);
         let file = self.spool(&spool)?;
         file.write_all_at(&header::write(record), 0)?;
         if let Some(bytes) = other {
@@ -268,6 +272,7 @@ impl BundleStore {
         // First: a power cut between the two must not let the bundle arrive twice.
         self.known.add(&(record.id, fate, record.expires))?;
         for path in [self.held(&record.id), self.mark(&record.id)] {
+            // Only files for the inbox have a mark, and an earlier attempt may have removed the bundle.
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -48,6 +48,7 @@ impl StoreHandle {
             // Fails if the future was dropped.
             let _ = sender.send(work(store));
         };
+        // After a panic of the thread, which nothing replaces.
         let gone = || io::Error::other("the bundle store's thread has ended");
         self.0.send(Box::new(work)).map_err(|_| gone())?;
         result.await.map_err(|_| gone())?

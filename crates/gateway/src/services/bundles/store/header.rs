@@ -50,7 +50,8 @@ pub(super) fn read(bytes: &[u8; HEADER]) -> Option<BundleRecord> {
     (header.skyhop_bundle == VERSION).then_some(())?;
     let part = match header.part {
         Some((whole, total, offset, length)) => {
-            let (whole, place) = (BundleId::from_hex(&whole)?, FragmentPosition { offset, total });
+            let whole = BundleId::from_hex(&whole)?;
+            let place = FragmentPosition { offset, total };
             Some(FragmentRecord { whole, place, length })
         }
         None => None,
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(bytes[HEADER - 1], b'\n');
         assert_eq!(read(&[0; HEADER]), None);
         let mut other = bytes;
-        let version = bytes.windows(2).position(|it| it == b":1").unwrap();
+        let version = bytes.windows(2).position(|pair| pair == b":1").unwrap();
         other[version + 1] = b'2';
         assert_eq!(read(&other), None);
     }

@@ -27,10 +27,12 @@ impl BundleStore {
     pub(crate) fn deliver(
         &self,
         inbox: &Path,
-        (id, name): (&BundleId, &FileName),
+        id: &BundleId,
+        name: &FileName,
         contents: &[u8],
     ) -> io::Result<()> {
-        let (mark, hidden) = (self.mark(id), inbox.join(format!(".skyhop-{id}")));
+        let mark = self.mark(id);
+        let hidden = inbox.join(format!(".skyhop-{id}"));
         if !exists(&mark)? {
             write(&hidden, contents)?;
             write(&mark, &[])?;
@@ -38,6 +40,7 @@ impl BundleStore {
             return Ok(());
         }
         fs::rename(&hidden, free_name(inbox, name)?)?;
+        // Without this, a power cut may undo the rename.
         sync_directory(&hidden)
     }
 }

@@ -35,14 +35,17 @@ const FATES: [(BundleFate, &str); 3] = [
     (BundleFate::Expired, "expired"),
 ];
 
-fn line((id, fate, until): &GoneBundle) -> String {
-    let fate = FATES.iter().find(|(it, _)| it == fate).map_or("expired", |(_, name)| name);
+fn line(entry: &GoneBundle) -> String {
+    let (id, fate, until) = entry;
+    let fate = FATES.iter().find(|(known, _)| known == fate).map_or("expired", |(_, name)| name);
     format!("{id} {until} {fate}\n")
 }
 
 fn entry(line: &str) -> Option<GoneBundle> {
     let mut words = line.split(' ');
-    let (id, until, fate) = (words.next()?, words.next()?, words.next()?);
+    let id = words.next()?;
+    let until = words.next()?;
+    let fate = words.next()?;
     let (fate, _) = FATES.iter().find(|(_, name)| *name == fate)?;
     Some((BundleId::from_hex(id)?, *fate, until.parse().ok()?))
 }
@@ -56,6 +59,7 @@ impl GoneList {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let entries = whole.lines().filter_map(entry).filter(|(_, _, until)| *until > now);
         let entries: Vec<GoneBundle> = entries.collect();
+        // Rewritten at each start, so that it does not keep what is obsolete.
         let known = Self::write(path, entries.iter().copied()).or_else(|error| {
             tracing::warn!("cannot rewrite {}: {error}", path.display());
             Self::keep(path)
@@ -72,8 +76,7 @@ impl GoneList {
         file.set_len(length as u64)?;
         file.seek(SeekFrom::End(0))?;
         let lines = contents.iter().filter(|byte| **byte == b'\n').count();
-        let (path, length) = (path.to_owned(), length as u64);
-        Ok(Self { path, file, length, lines, replaced: false })
+        Ok(Self { path: path.to_owned(), file, length: length as u64, lines, replaced: false })
     }
 
     fn write(path: &Path, entries: impl Iterator<Item = GoneBundle>) -> io::Result<Self> {
@@ -82,11 +85,11 @@ impl GoneList {
         whole_file::replace(path, text.as_bytes(), PRIVATE)?;
         let mut file = OpenOptions::new().write(true).mode(PRIVATE).open(path)?;
         file.seek(SeekFrom::End(0))?;
-        let (path, length) = (path.to_owned(), text.len() as u64);
-        Ok(Self { path, file, length, lines, replaced: false })
+        let length = text.len() as u64;
+        Ok(Self { path: path.to_owned(), file, length, lines, replaced: false })
     }
 
-    /// Appends a line durably.
+    /// Appends an entry, which is on the disk when this returns.
     pub(super) fn add(&mut self, entry: &GoneBundle) -> io::Result<()> {
         if self.replaced {
             *self = Self::keep(&self.path)?;

@@ -201,7 +201,7 @@ fn a_file_appears_in_the_inbox_once_wherever_it_stops() {
     let (mut store, ..) = open(directory.path());
     let name = FileName::new("report.txt").unwrap();
     let deliver = |store: &BundleStore, it: &BundleRecord, contents: &[u8]| {
-        store.deliver(inbox, (&it.id, &name), contents).unwrap();
+        store.deliver(inbox, &it.id, &name, contents).unwrap();
     };
     let [first, second] = [1, 2].map(|number| keep(&mut store, number, b"it"));
     deliver(&store, &first, b"one");

@@ -100,7 +100,7 @@ async fn nodes_with_certificates_exchange_bundles_within_tls() {
     // The peer is known by its address.
     second.tls = authority.tls(SENSOR, None);
     let second = BundleService::start(second).await.unwrap().unwrap();
-    let large: Vec<u8> = (0..500_000u32).map(|it| (it / 7) as u8).collect();
+    let large: Vec<u8> = (0..500_000u32).map(|number| (number / 7) as u8).collect();
     send(&second, "ipn:1.7", &large, (clock::unix_millis(), 1)).await.unwrap();
     assert!(until(async || take(&first, "7").await).await == large);
     send(&first, "ipn:2.5", b"back", (clock::unix_millis(), 2)).await.unwrap();

@@ -124,8 +124,7 @@ impl RangeAnswer {
     where
         C: FromIterator<(String, StoredPermit)>,
     {
-        let permits = self.kvs.iter().filter_map(|it| it.permit(prefix).transpose());
-        permits.collect()
+        self.kvs.iter().filter_map(|entry| entry.permit(prefix).transpose()).collect()
     }
 }
 
@@ -136,16 +135,16 @@ impl PermitChanges {
     /// The line does not follow the API, or ends the watch.
     pub(super) fn read(line: &[u8], prefix: &str, since: i64) -> Result<Self, EtcdError> {
         let WatchLine { result, error } = parse(line)?;
-        let (Some(told), None) = (result, error) else {
+        let Some(result) = result.filter(|_| error.is_none()) else {
             let shown = String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED)]);
             return Err(EtcdError::Malformed(shown.into_owned()));
         };
-        if told.canceled {
+        if result.canceled {
             // The start revision has been compacted away.
             return Err(EtcdError::Malformed("the watch was cancelled".to_owned()));
         }
         let mut permits = Vec::new();
-        for WatchEvent { kind, kv } in &told.events {
+        for WatchEvent { kind, kv } in &result.events {
             // A complete read has covered it.
             if number(&kv.mod_revision)? <= since {
                 continue;
@@ -157,7 +156,7 @@ impl PermitChanges {
                 WatchEventKind::Delete => kv.name(prefix)?.map(|name| (name, None)),
             });
         }
-        let revision = told.header.map(|header| number(&header.revision)).transpose()?;
+        let revision = result.header.map(|header| number(&header.revision)).transpose()?;
         Ok(Self { permits, revision })
     }
 }
@@ -187,6 +186,7 @@ impl LineSplitter {
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let unsearched = &self.rest.unused()[self.searched..];
         let found = unsearched.iter().position(|byte| *byte == b'\n');
+        // For the test that small pieces cost no more per byte.
         cost::count(found.unwrap_or(unsearched.len()));
         let Some(at) = found else {
             self.searched = self.rest.len();
@@ -255,7 +255,8 @@ pub(crate) fn read_whole_and_watched(said: &[u8], piece: usize) {
         let _ = range.revision();
     }
     let watched = |piece: usize| {
-        let (mut lines, mut found) = (LineSplitter::default(), Vec::new());
+        let mut lines = LineSplitter::default();
+        let mut found = Vec::new();
         for piece in said.chunks(piece.max(1)) {
             lines.push(piece).expect("the input is short");
             found.extend(std::iter::from_fn(|| lines.next()));

@@ -202,7 +202,9 @@ impl EtcdClient {
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
-        let (first, count) = (self.preferred_member.load(Ordering::Relaxed), self.members.len());
+        // A silent member before the one that answers would cost each request its whole time limit.
+        let first = self.preferred_member.load(Ordering::Relaxed);
+        let count = self.members.len();
         let mut failure = None;
         for number in (first..count).chain(0..first) {
             let member = &self.members[number];
@@ -243,7 +245,7 @@ impl EtcdClient {
     }
 }
 
-/// Authentication.
+/// Authentication by a token, which etcd gives for the password.
 impl EtcdClient {
     /// Sends a request as the configured user, if there is one.
     async fn post_to(
@@ -295,6 +297,7 @@ impl EtcdClient {
         let Some(EtcdTls { authorities, identity }) = &self.tls else {
             return Ok(Box::new(stream));
         };
+        // The files are read for each connection, since they may have been replaced.
         let connector = tls::verifying_connector(authorities.as_deref(), identity.as_ref(), &[]);
         let connector = connector.map_err(EtcdError::BadFile)?;
         let name = tls::server_name(member.host()).map_err(unreachable)?;

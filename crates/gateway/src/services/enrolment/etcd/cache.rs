@@ -55,6 +55,7 @@ impl PermitCache {
 
 fn parse(text: &[u8]) -> io::Result<Option<PermitTexts>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // There is no file yet.
     if text.is_empty() {
         return Ok(None);
     }

@@ -14,7 +14,7 @@ use super::api::{EtcdClient, EtcdError};
 /// Interval of reading all permits, besides following changes: a member may vanish silently, or
 /// send noise for ever.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
-/// Pause after a failure.
+/// Pause after a failure, before etcd is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Publishes the permits whenever they change, until dropped. While etcd is unreachable the last
@@ -31,15 +31,11 @@ pub(super) async fn follow_with_interval(
 ) {
     let mut away = false;
     loop {
-        let failed = |error: EtcdError, away: &mut bool| {
-            // Logged once, until etcd answers again.
-            if !std::mem::replace(away, true) {
-                tracing::warn!("{error}: the terminals stay as they are");
-            }
-        };
-        match follow_once(&etcd, &to, every, &mut away).await {
-            Ok(()) => {}
-            Err(error) => failed(error, &mut away),
+        // Logged once, until etcd answers again.
+        if let Err(error) = follow_once(&etcd, &to, every, &mut away).await
+            && !std::mem::replace(&mut away, true)
+        {
+            tracing::warn!("{error}: the terminals stay as they are");
         }
         sleep(RETRY_PAUSE).await;
     }
@@ -59,10 +55,10 @@ async fn follow_once(
         tracing::info!("etcd answers again");
     }
     let (member, body) = etcd.watch(revision + 1).await?;
-    let (mut watch, mut look) =
-        (WatchBody { member, body, lines: LineSplitter::default() }, Instant::now() + every);
+    let mut watch = WatchBody { member, body, lines: LineSplitter::default() };
+    let mut next_read = Instant::now() + every;
     loop {
-        match timeout_at(look, watch.next()).await {
+        match timeout_at(next_read, watch.next()).await {
             Ok(line) => match line? {
                 Some(line) => revision = apply(etcd, to, &line, since)?.unwrap_or(revision),
                 None => return Ok(()),
@@ -73,7 +69,8 @@ async fn follow_once(
                 if now < revision {
                     return Err(EtcdError::Malformed("its revision went back".to_owned()));
                 }
-                (since, look) = (now, Instant::now() + every);
+                since = now;
+                next_read = Instant::now() + every;
             }
         }
     }
@@ -83,7 +80,7 @@ async fn follow_once(
 async fn read(etcd: &EtcdClient, to: &Sender<Option<PermitTexts>>) -> Result<i64, EtcdError> {
     let snapshot = etcd.snapshot().await?;
     let texts: PermitTexts =
-        snapshot.permits.into_iter().map(|(name, it)| (name, it.text)).collect();
+        snapshot.permits.into_iter().map(|(name, stored)| (name, stored.text)).collect();
     to.send_if_modified(|known| {
         let changed = known.as_ref() != Some(&texts);
         *known = Some(texts);

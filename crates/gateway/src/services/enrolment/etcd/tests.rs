@@ -43,7 +43,7 @@ fn texts(all: &[(&str, &str)]) -> PermitTexts {
 async fn becomes(followed: &mut Receiver<Option<PermitTexts>>, all: &[(&str, &str)]) {
     let wanted = Some(texts(all));
     let wait = Duration::from_secs(20);
-    let found = timeout(wait, followed.wait_for(|it| *it == wanted)).await;
+    let found = timeout(wait, followed.wait_for(|permits| *permits == wanted)).await;
     let seen = found.is_ok_and(|found| found.is_ok());
     assert!(seen, "{:?} and not {wanted:?}", followed.borrow());
 }
@@ -218,7 +218,7 @@ impl Real {
         let free = || TcpListener::bind("127.0.0.1:0");
         // They are given up before etcd takes them.
         let ports = [free().await.unwrap(), free().await.unwrap(), free().await.unwrap()];
-        let [plain, tls, peers] = ports.map(|it| it.local_addr().unwrap());
+        let [plain, tls, peers] = ports.map(|listener| listener.local_addr().unwrap());
         let (clients, member) = (format!("http://{plain},https://{tls}"), files.member());
         let mut etcd = Command::new("etcd");
         etcd.arg("--data-dir").arg(files.0.path().join("data"));

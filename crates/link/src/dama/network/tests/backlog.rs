@@ -5,7 +5,8 @@ use crate::dama::{BACKLOG_LASTS, VolumeRequest};
 
 /// All volumes asked for, and all slots granted for them.
 fn asked_and_granted(network: &mut Dama<usize>) -> (u32, u32) {
-    let (mut asked, mut granted) = (0, 0);
+    let mut asked = 0;
+    let mut granted = 0;
     while let Some(event) = network.poll_event() {
         match event {
             DamaEvent::Requested { request, .. } => {

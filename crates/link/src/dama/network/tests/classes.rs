@@ -101,7 +101,7 @@ proptest! {
         for class in [EF, AF41, 0] {
             let sent: Vec<_> = sent.iter().filter(|(_, dscp, _)| *dscp == class).collect();
             let came: Vec<_> = arrived.iter().filter(|(_, dscp, _)| *dscp == class).collect();
-            prop_assert!(sent.iter().map(|it| it.2).eq(came.iter().map(|it| it.2)), "{class}");
+            prop_assert!(sent.iter().map(|sent| sent.2).eq(came.iter().map(|came| came.2)), "{class}");
             if class == EF {
                 for ((left, ..), (came, ..)) in sent.into_iter().zip(came) {
                     let waited = came.saturating_since(millis(*left)) - DELAY;

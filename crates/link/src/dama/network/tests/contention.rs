@@ -169,7 +169,8 @@ mod requests {
         };
         let decoded =
             |senders: &[ReceivedBursts]| senders.iter().map(|each| each.decoded).sum::<u32>();
-        let (one, eight) = (first_time(1), first_time(8));
+        let one = first_time(1);
+        let eight = first_time(8);
         assert_eq!((one.len(), eight.len()), (40, 40));
         // 40 e^(-40/16) is 3, 40 e^(-40/128) is 29.
         assert!(decoded(&one) <= 8 && decoded(&eight) >= 22, "{one:?} {eight:?}");
@@ -216,7 +217,8 @@ mod requests {
             network.handle_packet(millis(25 * index), index as usize % 3, 400);
         }
         arrivals(&mut network, millis(30_000));
-        let (mut granted, mut contended) = (BTreeMap::new(), 0);
+        let mut granted = BTreeMap::new();
+        let mut contended = 0;
         for event in events(&mut network) {
             match event {
                 DamaEvent::Allocated { grants, plan, .. } => {
@@ -352,7 +354,8 @@ fn saturated(terminals: usize, load_control: bool) -> f64 {
     let limits = AccessLimits { load: f64::INFINITY, ..AccessLimits::default() };
     config.random_access = Some(RandomAccess { carriers: 1, channel, limits });
     let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-    let (mut time, mut arrived) = (at(0), 0);
+    let mut time = at(0);
+    let mut arrived = 0;
     for frame in 0..600 {
         for index in 0..terminals {
             if network.counters(index).inside.packets == 0 {
@@ -534,7 +537,8 @@ proptest! {
         apply(&mut config, chosen);
         let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
         network.record_events();
-        let (mut offered, mut got) = (vec![Vec::new(); 12], vec![Vec::new(); 12]);
+        let mut offered = vec![Vec::new(); 12];
+        let mut got = vec![Vec::new(); 12];
         for (millis_, index, len) in packets {
             network.handle_packet(millis(millis_), index, len);
             offered[index].push(len);
@@ -544,7 +548,8 @@ proptest! {
         }
         let events = events(&mut network);
         for index in 0..12usize {
-            let (slots, counters) = (network.slots(index), network.counters(index));
+            let slots = network.slots(index);
+            let counters = network.counters(index);
             let mine = |event: &DamaEvent| match event {
                 DamaEvent::Received { channel: ChannelKind::Requests, senders, .. } => senders
                     .iter()

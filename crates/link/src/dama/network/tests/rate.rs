@@ -99,9 +99,11 @@ proptest! {
         config.frames.carriers = carriers;
         let mut network: Dama<usize> = Dama::new(config, 7).unwrap();
         network.record_events();
-        let (mut now, mut limits) = (0, vec![(millis(0), 16)]);
+        let mut now = 0;
+        let mut limits = vec![(millis(0), 16)];
         let mut packets = packets.into_iter().enumerate();
-        let (mut sent, mut got) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut sent = [Vec::new(), Vec::new()];
+        let mut got = [Vec::new(), Vec::new()];
         for (rate, length) in rates {
             limits.push((millis(now), (rate * 106 / 1_000 / (53 * 8) / 2).min(16) as u32));
             network.set_rate(millis(now), bits(rate).into());

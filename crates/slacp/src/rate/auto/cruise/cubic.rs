@@ -21,14 +21,14 @@ const FALLS: f64 = 0.9;
 /// Minimum time from an overflow to the same window again, in feedback times. A hundred small windows
 /// that grow as fast as CUBIC's overflow the queue long before they know.
 const REGROWTH: f64 = 8.0;
-/// Minimum window, in packets.
+/// Minimum window in packets, after any number of overflows.
 const LEAST: f64 = 2.0;
 
 #[derive(Debug)]
 pub(super) struct Cubic {
-    /// In packets.
+    /// The window that the session keeps in flight after the test, in packets.
     window: f64,
-    /// The window before the last overflow, in packets.
+    /// The window before the last overflow (RFC 9438's W_max), in packets.
     most: f64,
     overflowed: Instant,
     /// Until when the test lasts. Losses until then belong to the last overflow.
@@ -37,7 +37,7 @@ pub(super) struct Cubic {
     lowest: f64,
 }
 
-/// What things take at present, in seconds.
+/// Delays at present, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) queue: f64,
@@ -47,7 +47,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The round-trip time.
+    /// Round-trip time with the queue, in seconds; at least 1 ms.
     fn rtt(&self) -> f64 {
         (self.min_rtt + self.queue).max(1e-3)
     }
@@ -63,8 +63,9 @@ impl Cubic {
         cubic
     }
 
-    /// The queue overflows.
+    /// Reduces the window after an overflow of the queue, and begins a test.
     pub(super) fn overflow(&mut self, now: Instant, times: Times) {
+        // Losses in a test belong to the overflow before it.
         if now < self.tests_until {
             return;
         }
@@ -97,11 +98,12 @@ impl Cubic {
         }
     }
 
-    /// The window so long after an overflow, in packets (§4.2).
+    /// The window `time` seconds after an overflow, in packets (§4.2).
     fn grown(&self, time: f64, feedback: f64) -> f64 {
         let lost = self.most * (1.0 - BETA);
         let inflection = (lost / CUBE).cbrt().max(REGROWTH * feedback);
         let after = time - inflection;
+        // Up to W_max the curve is stretched to `inflection`; beyond, it is that of RFC 9438.
         if after < 0.0 {
             self.most + lost * (after / inflection).powi(3)
         } else {

@@ -27,7 +27,7 @@ pub(super) struct Dip {
     /// The lowest queue, in seconds, and when it was.
     lowest: f64,
     low_at: Instant,
-    /// Until when an empty queue is this session's own doing.
+    /// Until then, an empty queue is the effect of a dip.
     until: Instant,
 }
 
@@ -36,12 +36,12 @@ impl Dip {
         Self { lowest: f64::INFINITY, low_at: now, until: now }
     }
 
-    /// Whether the queue is being emptied.
+    /// Returns `true` while the queue is being emptied.
     pub(super) fn is_on(&self, now: Instant) -> bool {
         now.saturating_since(self.low_at) > AFTER
     }
 
-    /// Whether the queue is, or has just been, lower than usual because of this.
+    /// Returns `true` if the queue is, or has just been, lower than usual because of a dip.
     pub(super) fn disturbs(&self, now: Instant) -> bool {
         self.is_on(now) || now <= self.until
     }

@@ -19,35 +19,44 @@ const SHORTEST: f64 = 0.05;
 /// The queue forecast for a packet.
 #[derive(Debug, Clone, Copy)]
 struct Made {
-    /// When it was sent.
+    /// Sending time of the packet, and of those before the next forecast.
     at: Instant,
-    /// In seconds.
+    /// The queue that it is to meet, in seconds.
     queue: f64,
-    /// How long before the queue was last known, in seconds.
+    /// Time since the packet by which the queue was last known was sent, in seconds.
     ahead: f64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
     made: VecDeque<Made>,
-    /// How much faster the queue grows than forecast, per second.
+    /// Growth of the queue beyond the forecast, in seconds per second.
     inflow: f64,
     /// The forecast for the newest packet with known arrival.
     current: Option<f64>,
-    /// Since when the queue has been larger than forecast.
+    /// Start of the present time with a queue larger than forecast.
     exceeded_since: Option<Instant>,
+    /// The largest capacity since forecasts began, in bit/s.
     capacity: f64,
 }
 
-/// Result of a forecast.
+/// Deviations of the queue from its forecast that mean nothing, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tolerance {
+    pub(super) below: f64,
+    pub(super) above: f64,
+}
+
+/// Comparison of the queue with its forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
+    /// Within the tolerance, or not judged yet.
     Met,
     /// The queue is larger, for the first time.
     Exceeded,
-    /// The queue persists a round trip after that was noticed.
+    /// The queue is still larger for packets sent after that was noticed, at this time.
     Stuck(Instant),
-    /// The queue has drained.
+    /// The queue has drained earlier than forecast.
     Gone,
     /// The capacity is much lower than at the time of the forecast.
     Void,
@@ -59,7 +68,7 @@ impl Forecast {
         self.made.push_back(Made { at: now, queue, ahead });
     }
 
-    /// How much faster the queue grows than forecast, per second: others' doing.
+    /// Growth of the queue that others cause, beyond the forecast, in seconds per second.
     pub(super) fn inflow(&self) -> f64 {
         self.inflow
     }
@@ -74,24 +83,23 @@ impl Forecast {
         self.inflow = (self.inflow + weight * more).clamp(-INFLOW, INFLOW);
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.made.free_spare();
     }
 
-    /// Forgets the inflow.
+    /// Forgets the inflow, on a link without others.
     pub(super) fn forget_inflow(&mut self) {
         self.inflow = 0.0;
     }
 
-    /// Judges the queue met by a packet sent at `sent`, with these tolerances below and above; all
-    /// in seconds, at a capacity in bit/s.
+    /// Judges the queue in seconds that a packet sent at `sent` has met, at a capacity in bit/s.
     pub(super) fn judge(
         &mut self,
         now: Instant,
         sent: Instant,
         queue: f64,
-        tolerance: (f64, f64),
+        tolerance: Tolerance,
         capacity: f64,
     ) -> Outcome {
         if self.is_void(capacity) {
@@ -101,10 +109,10 @@ impl Forecast {
             self.current = Some(made.queue);
         }
         let Some(forecast) = self.current else { return Outcome::Met };
-        if queue < forecast - tolerance.0 {
+        if queue < forecast - tolerance.below {
             return Outcome::Gone;
         }
-        if queue <= forecast + tolerance.1 {
+        if queue <= forecast + tolerance.above {
             self.exceeded_since = None;
             return Outcome::Met;
         }
@@ -112,14 +120,17 @@ impl Forecast {
             self.exceeded_since = Some(now);
             return Outcome::Exceeded;
         };
+        // Packets that were in flight then were sent before the forecast could take it into
+        // account.
         if sent <= since { Outcome::Met } else { Outcome::Stuck(since) }
     }
 
-    /// Starts afresh.
+    /// Drops all forecasts and the inflow, at a capacity in bit/s.
     pub(super) fn reset(&mut self, capacity: f64) {
         *self = Self { capacity, ..Self::default() };
     }
 
+    /// Drops all forecasts if they were made for a much larger capacity; returns `true` if so.
     fn is_void(&mut self, capacity: f64) -> bool {
         let void = capacity < VOID * self.capacity;
         if void {
@@ -160,7 +171,8 @@ mod tests {
             .map(|n| {
                 book.make(at(n * 100), forecast, 0.6);
                 let sent = at((n * 100).saturating_sub(600));
-                book.judge(at(n * 100), sent, queue, (0.02, 0.02), 1e6)
+                let tolerance = Tolerance { below: 0.02, above: 0.02 };
+                book.judge(at(n * 100), sent, queue, tolerance, 1e6)
             })
             .collect()
     }

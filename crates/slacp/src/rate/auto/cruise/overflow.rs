@@ -11,7 +11,7 @@ const SUSPICIOUS: f64 = 0.05;
 /// share below.
 const HURRY: f64 = 2.0;
 const ORDINARY: f64 = 0.1;
-/// Rate of a test, relative to the arrival rate.
+/// Rate of a test, relative to the arrival rate: below what passes, so that an overflow ends in it.
 const SLOWER: f64 = 0.9;
 /// A test shows an overflow if the share lost in it is at most this fraction of the share before,
 /// and lower by this many standard deviations, in this many tests in a row.
@@ -26,7 +26,7 @@ const MARGIN: Duration = Duration::from_millis(50);
 const PAUSE: (u32, u32) = (8, 64);
 /// For how many rounds losses above the rate that passes count as overflow; initial and maximum.
 const ROUNDS: (u32, u32) = (32, 512);
-/// How much above the rate that passes.
+/// Losses count as overflow above this multiple of the rate that passes.
 const ABOVE: f64 = 1.02;
 
 /// The share of a window that is missing, beside the share lost before and its standard deviation.
@@ -108,8 +108,8 @@ impl OverflowTest {
         test.map_or(f64::INFINITY, |test| SLOWER * test.came)
     }
 
-    /// Whether a window whose newest packet was sent at `newest` is unrepresentative of losses
-    /// outside tests.
+    /// Returns `true` if a window whose newest packet was sent at `newest` has packets of a test,
+    /// and so does not represent losses outside tests.
     pub(super) fn marks(&self, newest: Instant) -> bool {
         newest < self.marked && self.test.is_none_or(|test| test.from <= newest)
     }
@@ -122,6 +122,7 @@ impl OverflowTest {
         newest: Instant,
         lost: Lost,
     ) -> Option<f64> {
+        // Only the first window that lies within the test.
         let test = self.test.filter(|test| newest >= test.from + window)?;
         self.test = None;
         // No acknowledgement came in time to cover the test.
@@ -131,6 +132,7 @@ impl OverflowTest {
         if !lost.is_less() {
             self.found = lost.chance.max(ORDINARY);
             (self.less, self.left, self.rounds) = (0, self.pause, ROUNDS.0);
+            // Each test costs a tenth of the rate while it lasts.
             self.pause = (self.pause * 2).min(PAUSE.1);
             return None;
         }
@@ -146,7 +148,7 @@ impl OverflowTest {
         (self.less, self.pause, self.found) = (0, PAUSE.0, ORDINARY);
     }
 
-    /// Whether the losses of a window sent at this rate count as overflow.
+    /// Returns `true` if the losses of a window sent at this rate, in bit/s, count as overflow.
     pub(super) fn is_above(&self, rate: f64) -> bool {
         self.passes.is_some_and(|(passes, _)| rate > ABOVE * passes)
     }

@@ -15,7 +15,8 @@ const PROBE: f64 = 0.015;
 const PROBE_PACKETS: (usize, usize) = (6, 24);
 const CONFIRM: f64 = 0.04;
 const CONFIRM_PACKETS: (usize, usize) = (32, 256);
-/// Time that a train takes which is to show what others send, in seconds.
+/// Time on the link of a train that shows the rate of others, in seconds, beside
+/// [`CONFIRM_PACKETS`].
 const OTHERS: f64 = 0.01;
 /// Rate of the longer train, relative to the rate it is to confirm.
 const EXCESS: f64 = 1.25;
@@ -25,12 +26,13 @@ const MOST_GROWTH: f64 = 64.0;
 /// A link of which others take less than this part has no others.
 const UNUSED: f64 = 0.05;
 /// If the link has become faster since the last short train by at least the factor `RISEN`, this
-/// fraction of the promised rate is used until the longer train has arrived. The short train must
-/// have taken this multiple of the delay variation to be conclusive.
+/// fraction of the promised rate is used until the longer train has arrived: with the 3 % that an
+/// empty queue adds, nearly the link's rate. The short train must have taken this multiple of the
+/// delay variation to be conclusive.
 const TRUST: f64 = 0.92;
 const RISEN: f64 = 1.1;
 const CLEAR: f64 = 8.0;
-/// Where bursts do not pass, as with a policer, this multiple of our rate is tried, in so many
+/// Where bursts do not pass, as with a policer, this multiple of our rate is tried, in this many
 /// packets at least.
 const PACED: f64 = 2.5;
 const PACED_PACKETS: usize = 8;
@@ -44,19 +46,19 @@ pub(super) struct Probe {
     /// Rounds to wait between trains, and until the next one.
     wait: u32,
     left: u32,
-    /// What the next train is for, if it has another purpose than to search.
+    /// Purpose of the next train, if it is another one than to search.
     next: Option<Purpose>,
     under_way: Purpose,
     /// The whole link's rate as shown by the last short train, in bit/s.
     whole: f64,
-    /// Bursts do not pass.
+    /// The path lets no burst pass: it is policed, or its queue holds only a few packets.
     no_bursts: bool,
     outlast: Outlast,
     /// The next train is to show the whole link.
     of_link: bool,
-    /// The next train is to show what others take of a link of this rate, in bit/s.
+    /// The next train is to show the rate of others on a link of this rate, in bit/s.
     of_others: Option<f64>,
-    /// The next train is worth more than the one in flight.
+    /// The next train replaces the one in flight, because it shows more.
     urgent: bool,
     /// An urgent train is due or in flight.
     hurried: bool,
@@ -65,7 +67,7 @@ pub(super) struct Probe {
 /// Purpose of the train in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Purpose {
-    /// To find free capacity.
+    /// To find free capacity, by a short train.
     Search,
     /// The same on a path that bursts do not pass: at this rate, in bit/s.
     Paced(f64),
@@ -74,24 +76,26 @@ enum Purpose {
     Confirm(f64),
     /// To show the rate of the whole link behind a queue.
     Link,
-    /// To show how much of a link of this rate others take, in bit/s.
+    /// To show the rate of others on a link of this rate, in bit/s.
     Others(f64),
 }
 
-/// Result of a train.
+/// Conclusion from a train, for the capacity and for the sharing of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Found {
     Nothing,
     /// This much capacity, in bit/s.
     Capacity(f64),
-    /// The path is policed; and a capacity larger than ours that the bucket gives, in bit/s.
+    /// The path is policed. `capacity`, in bit/s, is the bucket's rate if that is above ours for
+    /// sure.
     Policed {
         bucket: Bucket,
         capacity: Option<f64>,
     },
     /// The rate of the whole link, bit/s.
     Link(f64),
-    /// What others take of it, and a capacity larger than ours that this leaves, in bit/s.
+    /// The rate of others on the link, infinite if unknown, and a capacity larger than ours that
+    /// they leave; in bit/s.
     Others {
         taken: f64,
         capacity: Option<f64>,
@@ -99,7 +103,8 @@ pub(super) enum Found {
 }
 
 impl Probe {
-    /// On a link of this rate, in bit/s, that a train has shown.
+    /// Begins on a link of this rate, in bit/s, as a train has shown it; `passed`: the last train
+    /// of the start, if it came whole.
     pub(super) fn new(link: f64, passed: Option<Passed>) -> Self {
         Self {
             wait: 1,
@@ -116,7 +121,7 @@ impl Probe {
         }
     }
 
-    /// Searches at once.
+    /// Searches with the next packets, even if a train is in flight.
     pub(super) fn hurry(&mut self) {
         (self.left, self.wait) = (0, 1);
         self.be_urgent();
@@ -133,27 +138,28 @@ impl Probe {
         self.be_urgent();
     }
 
-    /// Measures at once what others take of a link of this rate.
+    /// Measures at once the rate of others on a link of this rate, in bit/s.
     pub(super) fn show_others(&mut self, link: f64) {
         self.of_others = Some(link);
         self.be_urgent();
     }
 
     fn be_urgent(&mut self) {
-        // A train that tries a rate shows more than another short one, which would replace it.
+        // A train that tries a rate shows more than another short one, which would replace it:
+        // where no burst passes, each step of a rise took two round trips more.
         let tries = matches!(self.under_way, Purpose::Confirm(_) | Purpose::Paced(_));
         if !self.hurried && !tries {
             (self.hurried, self.urgent) = (true, true);
         }
     }
 
-    /// Whether the next train need not wait for the one that has left.
+    /// Returns `true` if the next train need not wait for the one that has left.
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// The whole link has this rate at least, in bit/s: where bursts of many meet in a full queue, each
-    /// shows only its part.
+    /// Raises the rate of the whole link to `rate` bit/s at least: where bursts of many meet in a
+    /// full queue, each shows only its part.
     pub(super) fn know_link(&mut self, rate: f64) {
         self.whole = self.whole.max(rate);
     }
@@ -163,17 +169,18 @@ impl Probe {
         self.whole
     }
 
-    /// Ends a round in which so many packets were sent. Behind a queue, trains find only the rate of
-    /// the whole link.
+    /// Ends a round in which `sent` packets were sent, `queued` if they met a queue.
     pub(super) fn end_round(&mut self, queued: bool, sent: f64) {
         self.outlast.end_round(sent);
         self.left = self.left.saturating_sub(1);
+        // Behind a queue there is no free capacity: trains find only the rate of the whole link.
         if queued {
             self.left = if self.of_link { 0 } else { self.left.max(1) };
         }
     }
 
-    /// The train due before the next payload, at a rate in bit/s.
+    /// The train due before the next payload, if one is; `rate`: the session's, in bit/s;
+    /// `may_grow`: the capacity may be raised by what a train finds.
     pub(super) fn next_train(&mut self, rate: f64, may_grow: bool) -> Option<Plan> {
         self.urgent = false;
         self.under_way = self.next_purpose(rate, may_grow)?;
@@ -259,21 +266,21 @@ impl Probe {
         }
     }
 
-    /// Bursts are policed.
+    /// Records a token bucket: trains are paced, and long enough to outlast it.
     pub(super) fn police(&mut self, bucket: Bucket) {
         self.no_bursts = true;
         self.outlast.meet(bucket);
     }
 
-    /// A queue has formed: there is no bucket, or it does not matter.
+    /// Forgets the bucket, because a queue has formed: there is none, or it does not matter.
     pub(super) fn forget_bucket(&mut self) {
         if self.outlast.is_there() {
             (self.outlast, self.no_bursts) = (Outlast::new(None), false);
         }
     }
 
-    /// Losses refute what a train has promised, if one has: no more passes than this rate, in bit/s.
-    /// Returns whether they do.
+    /// Takes back the growth that a train has promised, if it is recent, because losses show that
+    /// only `rate` bit/s pass. Returns `true` if there was one.
     pub(super) fn refute(&mut self, rate: f64) -> bool {
         let Some(wait) = self.outlast.refute(rate) else { return false };
         (self.wait, self.left, self.next, self.no_bursts) = (wait, wait, None, true);
@@ -281,6 +288,7 @@ impl Probe {
     }
 
     fn policed(&mut self, bucket: Bucket, capacity: f64) -> Found {
+        // The bucket is the only bottleneck that there is: the session is alone behind it.
         self.whole = capacity;
         let least = if bucket.is_sure() { bucket.rate } else { bucket.rate * (1.0 - bucket.error) };
         let faster = least > CONFIRMED * capacity;
@@ -301,9 +309,10 @@ impl Probe {
         self.wait = (self.wait * 2).min(most);
     }
 
-    /// A longer train through a link of this rate has arrived.
+    /// Judges a longer train that has arrived through a link of this rate, in bit/s.
     fn confirmed(&mut self, link: f64, seen: Measured, before: f64) -> Found {
         let taken = taken_by_others(link, seen);
+        // All who use the link will find the same room.
         let capacity = (before * fair_growth(link, taken, before)).min(seen.received);
         let least = if taken < UNUSED * link { 1.0 } else { CONFIRMED };
         let found = capacity > least * before;
@@ -316,7 +325,8 @@ impl Probe {
         Found::Others { taken, capacity: found.then_some(capacity) }
     }
 
-    /// A faster pace has arrived, or what passes of it. If it passes, the next one is faster still.
+    /// Judges a train at a faster pace, or what has passed of it. If it passes, the next one is
+    /// faster still.
     fn paced(&mut self, seen: Measured, before: f64) -> Found {
         let capacity = seen.received.min(seen.sent);
         if capacity <= CONFIRMED * before {
@@ -330,12 +340,13 @@ impl Probe {
         Found::Capacity(capacity)
     }
 
-    /// A short train shows the whole link. If that has become faster, so has our
+    /// Judges a short train, which shows the whole link. If that has become faster, so has our
     /// share of it.
     fn searched(&mut self, seen: Measured, capacity: f64, noise: f64) -> Found {
         let before = core::mem::replace(&mut self.whole, seen.received);
         let share = (capacity * seen.received / before).min(seen.received).min(TRAIN_RATE);
         let confirm = Some(Purpose::Confirm(seen.received.min(TRAIN_RATE)));
+        // Used before it is confirmed: to wait for the longer train would cost a round trip.
         if seen.time > CLEAR * noise && share > RISEN * capacity {
             self.next = confirm;
             self.outlast.grow();
@@ -352,14 +363,14 @@ fn confirming(packets: usize, rate: f64) -> Plan {
     Plan { packets: packets.min(CONFIRM_PACKETS.1), rate, padding: FULL }
 }
 
-/// By what factor all that use a link can grow until they fill it, if others take that much of it;
+/// Factor by which all who use a link can grow until they fill it, if others take `taken` of it;
 /// all rates in bit/s.
 fn fair_growth(link: f64, taken: f64, capacity: f64) -> f64 {
     (link / (taken + capacity)).clamp(1.0, MOST_GROWTH)
 }
 
-/// What others send into a link of this rate, in bit/s: of two streams that fill a queue served in
-/// order, each gets its share of what comes.
+/// Rate at which others send into a link of this rate, both in bit/s: of two streams that fill a
+/// queue served in order, each gets a part of the link in proportion to its rate.
 fn taken_by_others(link: f64, seen: Measured) -> f64 {
     (seen.sent * (link / seen.received - 1.0)).max(0.0)
 }

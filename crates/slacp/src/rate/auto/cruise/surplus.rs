@@ -1,9 +1,9 @@
-//! What the packets in flight add to a queue that several sessions share.
+//! The addition of the packets in flight to a queue that several sessions share.
 //!
-//! A session that is alone compares what it sends with what the link takes. One of several compares
-//! what it sends with its share at the time, and expects the same of the others: if its share
-//! shrinks because another's grows, the queue stays as it is. So it adds up by how much it decided
-//! to exceed its share, or to stay below.
+//! A session that is alone compares its data in flight with the link's capacity. One of several
+//! compares it with its share at the time, and expects the same of the others: if its share shrinks
+//! because another's grows, the queue stays as it is. So it adds up the fractions by which it
+//! decided to exceed its share, or to stay below.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use units::Instant;
 
 use crate::spare::FreeSpare as _;
 
-/// By when the share was exceeded by so much in all, in seconds of sending at the share.
+/// The sum up to a time by which the share was exceeded, in seconds of sending at the share.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Instant,
@@ -21,7 +21,7 @@ struct Sent {
 #[derive(Debug, Default)]
 pub(super) struct Surplus {
     sent: VecDeque<Sent>,
-    /// The newest whose fate is known.
+    /// The newest entry up to which packets are acknowledged.
     known: Option<Sent>,
 }
 
@@ -35,17 +35,18 @@ impl Surplus {
         self.sent.push_back(Sent { at: now, surplus });
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.sent.free_spare();
     }
 
-    /// By how many seconds what was sent after `newest` exceeds the share.
+    /// Excess over the share of what was sent after `newest`, in seconds of sending at the share.
     pub(super) fn since(&mut self, newest: Instant) -> f64 {
         while let Some(sent) = self.sent.pop_front_if(|sent| sent.at <= newest) {
             self.known = Some(sent);
         }
-        let (Some(first), Some(last)) = (self.known, self.sent.back()) else { return 0.0 };
+        let Some(first) = self.known else { return 0.0 };
+        let Some(last) = self.sent.back() else { return 0.0 };
         last.surplus - first.surplus
     }
 }

@@ -1,7 +1,7 @@
-//! A queue that was not foreseen and does not drain: whose is it?
+//! The cause of a queue that was not foreseen and does not drain.
 //!
-//! A train sent into it shows the rate of the whole link, a second one what others take of it. If
-//! this session gets nearly all of the link, the queue is its own; if others take most of the rest,
+//! A train sent into it shows the rate of the whole link, a second one the rate of others on it. If
+//! this session has nearly all of the link, the queue is its own; if others have most of the rest,
 //! theirs. Otherwise there is room on the link, so there is no queue: the path has become longer.
 //! The latter is not concluded from windows with losses, which a longer path does not cause.
 
@@ -19,32 +19,32 @@ const ALL: f64 = 0.95;
 const ROOM: f64 = 0.7;
 /// Others who take less than this part of the link are none.
 const SOME: f64 = 0.1;
-/// How long trains may take to show something, in round trips, and at least.
+/// Time that trains have to show something, in round trips; and the least time without losses.
 const PATIENCE: u32 = 3;
 const AT_LEAST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Unforeseen {
-    /// The rate of the whole link as shown since the queue appeared, and what others take of it, in
-    /// bit/s; infinite if it cannot be measured.
+    /// The rate of the whole link as shown since the queue appeared, and that of others, in bit/s;
+    /// infinite if it cannot be measured.
     link: Option<f64>,
     taken: Option<f64>,
-    /// Whether a train has been asked for that shows the latter.
+    /// A train has been asked for that shows the latter.
     asked: bool,
-    /// When more was lost than the link loses by itself.
+    /// The last time at which more was lost than the link loses by itself.
     lossy: Instant,
 }
 
-/// Whose it is.
+/// Cause of a queue: the sender to whom it belongs, or a longer path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Whose {
-    /// Not known yet.
+    /// Not known yet: trains are under way, or the present windows do not count.
     Open,
-    /// Not known before a train has shown what others take of a link of this rate in bit/s.
+    /// Not known before a train has shown the rate of others on a link of this rate in bit/s.
     Ask(f64),
     Ours,
     Others,
-    /// Nobody's: the path has become longer.
+    /// No queue: the path has become longer.
     Path,
     /// Trains show nothing, as on a path that jitters. It may have become longer.
     Unknown,
@@ -55,31 +55,34 @@ impl Unforeseen {
         Self { link: None, taken: None, asked: false, lossy: now }
     }
 
-    /// A queue appears.
+    /// Forgets what trains have shown, because a queue appears.
     pub(super) fn begin(&mut self) {
         (self.link, self.taken, self.asked) = (None, None, false);
     }
 
-    /// A train has shown the link's rate, in bit/s.
+    /// Records the link's rate as a train has shown it, in bit/s; infinite if it cannot be
+    /// measured.
     pub(super) fn show_link(&mut self, rate: f64) {
         self.link = Some(rate);
     }
 
-    /// A train will show what others take.
+    /// Records that a train will show the rate of others.
     pub(super) fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// A train has shown what others take, in bit/s.
+    /// Records the rate of others as a train has shown it, in bit/s; infinite if it cannot be
+    /// measured.
     pub(super) fn show_taken(&mut self, taken: f64) {
         self.taken = Some(taken);
     }
 
-    /// Judges a queue that has stood since then. `share` is what this session gets of the link, in
-    /// bit/s, in a window with `ordinary` losses.
+    /// Judges a queue that has stood since `since`. `share` is this session's part of the link in
+    /// bit/s, in a window whose losses are the link's own if `ordinary`.
     pub(super) fn judge(
         &mut self,
-        (now, since): (Instant, Instant),
+        now: Instant,
+        since: Instant,
         rtt: Duration,
         window: Window,
         ordinary: bool,
@@ -91,13 +94,15 @@ impl Unforeseen {
         let patience = rtt * PATIENCE;
         let lossy = now.saturating_since(self.lossy) < patience.max(AT_LEAST);
         let little = (window.bytes as f64) * 8.0 < LOOK_PACKETS * PACKET * 0.9;
+        // A longer path causes no losses. A session that took an overflowing queue for the path
+        // would see no queue from then on, and push out those that do.
         match self.by_trains(now.saturating_since(since) > patience, share) {
             Whose::Path | Whose::Unknown if lossy || little => Whose::Open,
             whose => whose,
         }
     }
 
-    /// Whose it is by what trains have shown, which have had time enough if `waited`.
+    /// Classifies the queue from the results of trains; `waited`: these have had time enough.
     fn by_trains(&self, waited: bool, share: f64) -> Whose {
         match (self.link, self.taken) {
             (None, _) if !waited => Whose::Open,
@@ -143,7 +148,7 @@ mod tests {
     }
 
     fn judge(unforeseen: &mut Unforeseen, share: f64) -> Whose {
-        unforeseen.judge((at(11), at(10)), RTT, window(0.0), true, share)
+        unforeseen.judge(at(11), at(10), RTT, window(0.0), true, share)
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
     fn without_trains_nothing_is_known_in_the_end() {
         let mut unforeseen = Unforeseen::new(at(0));
         let judge = |unforeseen: &mut Unforeseen, now| {
-            unforeseen.judge((at(now), at(10)), RTT, window(0.0), true, 1e6)
+            unforeseen.judge(at(now), at(10), RTT, window(0.0), true, 1e6)
         };
         assert_eq!(judge(&mut unforeseen, 11), Whose::Open);
         assert_eq!(judge(&mut unforeseen, 12), Whose::Unknown);
@@ -177,7 +182,7 @@ mod tests {
     fn losses_show_a_queue() {
         let mut unforeseen = Unforeseen::new(at(0));
         unforeseen.show_link(f64::INFINITY);
-        let lossy = unforeseen.judge((at(20), at(10)), RTT, window(0.2), false, 1e6);
+        let lossy = unforeseen.judge(at(20), at(10), RTT, window(0.2), false, 1e6);
         assert_eq!((lossy, judge(&mut unforeseen, 1e6)), (Whose::Open, Whose::Open));
     }
 }

@@ -1,5 +1,5 @@
-//! How long a train has to be so that a token bucket does not hide the rate: the bucket's tokens pass
-//! at any speed, and only what comes after them shows how fast new ones come.
+//! The length that a train needs behind a token bucket: its tokens let packets pass at any speed,
+//! and only the packets after these show how fast new tokens come.
 
 use super::super::super::{PACKET, Plan};
 use super::{CONFIRM_PACKETS, PACED};
@@ -9,9 +9,9 @@ use crate::rate::train::Bucket;
 /// telling that its rate is not that high, and for measuring it.
 const TAIL: usize = 8;
 const SURE_TAIL: usize = 30;
-/// A bucket that a train did not show may hold this multiple of what the train took of it.
+/// A bucket that a train did not show may hold this multiple of the tokens that the train took.
 const MORE: f64 = 1.5;
-/// Trains are at least so many packets apart: they cost a fiftieth of what is sent.
+/// Least number of packets between trains, so that they cost a fiftieth of all packets.
 const RARE: f64 = 1000.0;
 /// A growth that a train has promised is refuted by losses within this many rounds. Rounds to the
 /// next train then: initial and maximum; they double.
@@ -25,40 +25,42 @@ pub(in super::super::super) struct Passed {
     pub(in super::super::super) rate: f64,
 }
 
-/// What is known of the bucket that polices the path.
+/// Knowledge of the bucket that polices the path, and of the trains that could not outlast it.
 #[derive(Debug)]
 pub(super) struct Outlast {
-    /// What it holds, in packets; 0 without one.
+    /// The most that it is known to hold, in packets; 0 without a bucket.
     held: f64,
     /// A train has shown a rate above ours, but not for sure.
     unsure: bool,
-    /// How many packets were sent since the last train, and that train.
+    /// Packets sent since the last train, and that train.
     sent: f64,
     last: Option<Passed>,
-    /// The train by which the capacity has grown, and for how many more rounds losses refute it.
+    /// The train by which the capacity has grown, and the rounds for which losses still refute it.
     grown: Option<(Passed, u32)>,
     /// Rounds to wait after the next growth that is refuted.
     back_off: u32,
 }
 
 impl Outlast {
-    /// On a path whose capacity a train has shown.
+    /// Begins on a path whose capacity a train has shown, `passed` if that came whole.
     pub(super) fn new(passed: Option<Passed>) -> Self {
+        // Without this, a bucket that the start did not outlast was found only after two more
+        // growths of the rate, with 600 packets lost each.
         let grown = passed.map(|passed| (passed, SURVIVES));
         Self { held: 0.0, unsure: false, sent: 0.0, last: None, grown, back_off: BACK_OFF.0 }
     }
 
-    /// Whether there is a bucket.
+    /// Returns `true` if the path is known to have a bucket.
     pub(super) fn is_there(&self) -> bool {
         self.held > 0.0
     }
 
-    /// A train has met a bucket.
+    /// Records the bucket that a train has met.
     pub(super) fn meet(&mut self, bucket: Bucket) {
         self.held = self.held.max(bucket.held / PACKET);
     }
 
-    /// Whether the next train is to measure a higher rate that the last one has shown.
+    /// Sets whether the next train is to measure a higher rate that the last one has shown.
     pub(super) fn be_unsure(&mut self, unsure: bool) {
         self.unsure = unsure;
     }
@@ -69,37 +71,39 @@ impl Outlast {
             return usual;
         }
         let tail = if self.unsure { SURE_TAIL } else { TAIL };
+        // While n packets are sent at PACED times the rate, n / PACED new tokens come.
         (self.held / (1.0 - 1.0 / PACED)) as usize + tail
     }
 
-    /// Whether a train is worth what it costs.
+    /// Returns `true` if a train is worth its losses: always without a bucket, and rarely behind
+    /// one.
     pub(super) fn allows_train(&self) -> bool {
         !self.is_there() || (self.sent >= RARE && self.packets(0) <= CONFIRM_PACKETS.1)
     }
 
-    /// A train leaves.
+    /// Records the train that leaves now.
     pub(super) fn train_leaves(&mut self, plan: &Plan) {
         let train = Passed { packets: plan.packets as f64, rate: plan.rate };
         (self.last, self.sent) = (Some(train), 0.0);
     }
 
-    /// Ends a round in which so many packets were sent.
+    /// Ends a round in which `sent` packets were sent.
     pub(super) fn end_round(&mut self, sent: f64) {
         self.sent += sent;
         self.grown = self.grown.and_then(|(train, left)| {
-            // A round with less than the train tells nothing.
+            // A round with fewer packets than the train proves nothing about the bucket.
             let counts = sent > train.packets;
             Some((train, left.checked_sub(counts.into())?))
         });
     }
 
-    /// The capacity grows by what the last train has shown.
+    /// Records that the capacity grows by what the last train has shown.
     pub(super) fn grow(&mut self) {
         self.grown = self.last.map(|train| (train, SURVIVES));
     }
 
-    /// Losses refute what a train has promised, if one has: the bucket holds more than the train took
-    /// of it, beside its tokens of this rate in bit/s. Returns the number of rounds to wait.
+    /// Handles losses that refute the growth by a train, if it is recent: the bucket, with tokens
+    /// of `rate` bit/s, holds more than the train took of it. Returns the number of rounds to wait.
     pub(super) fn refute(&mut self, rate: f64) -> Option<u32> {
         let (train, _) = self.grown.take()?;
         let took = train.packets * (1.0 - rate / train.rate);

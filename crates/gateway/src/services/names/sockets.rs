@@ -26,7 +26,7 @@ pub(crate) struct ResolverSockets {
     pub(super) secure: Vec<(TcpListener, DnsTransport)>,
     /// For intercepted questions over UDP.
     pub(super) redirected: Vec<Arc<DnsSocket>>,
-    /// For intercepted connections.
+    /// For intercepted connections, to resolvers and to pool addresses.
     pub(super) listeners: Vec<Listener>,
 }
 
@@ -36,7 +36,7 @@ impl ResolverSockets {
     /// # Errors
     /// An address cannot be bound, or privileges are missing.
     pub(crate) async fn open(config: &DnsConfig) -> Result<Self, RunError> {
-        let mut doors = Self {
+        let mut sockets = Self {
             listening: Vec::new(),
             secure: Vec::new(),
             redirected: Vec::new(),
@@ -47,15 +47,15 @@ impl ResolverSockets {
             let udp = DnsSocket::listen(*address).map_err(failed)?;
             let tcp = presence::listen(udp.address()).map_err(failed)?;
             tracing::info!("names are resolved at {}", udp.address());
-            doors.listening.push((Arc::new(udp), tcp));
+            sockets.listening.push((Arc::new(udp), tcp));
         }
         if let Some(secure) = &config.secure {
-            doors.secure = secure::listen(secure).await?;
+            sockets.secure = secure::listen(secure).await?;
         }
         if config.intercept || config.names.pool.is_some() {
-            [IpFamily::V4, IpFamily::V6].into_iter().for_each(|version| doors.redirect(version));
+            [IpFamily::V4, IpFamily::V6].into_iter().for_each(|version| sockets.redirect(version));
         }
-        Ok(doors)
+        Ok(sockets)
     }
 
     /// Opens the sockets for intercepted traffic of an IP version. Without them questions pass
@@ -69,7 +69,7 @@ impl ResolverSockets {
             Err(error) => return passes("TCP", &error),
         }
         match DnsSocket::redirected(version) {
-            Ok(door) => self.redirected.push(Arc::new(door)),
+            Ok(socket) => self.redirected.push(Arc::new(socket)),
             Err(error) => passes("UDP", &error),
         }
     }
@@ -85,13 +85,13 @@ impl ResolverSockets {
     /// The rules that redirect questions and connections to these sockets, if any.
     pub(crate) fn rules(&self, config: &DnsConfig) -> Option<NameRules> {
         let connections = self.listeners.iter().map(Listener::port).collect();
-        let questions = self.redirected.iter().map(|door| door.address()).collect();
+        let questions = self.redirected.iter().map(|socket| socket.address()).collect();
         rules(config, connections, questions, false)
     }
 
     /// The addresses of this machine at which questions are answered.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.listening.iter().map(|(door, _)| door.address())
+        self.listening.iter().map(|(socket, _)| socket.address())
     }
 }
 
@@ -114,7 +114,7 @@ fn rules(
     let pool = config.names.pool.as_ref().map_or(&[][..], |pool| &pool.prefixes);
     // Clients of `listen` are intercepted only if they may get pool addresses, whose connections
     // must come here.
-    let here = config.listen.iter().filter(|it| it.port() == PORT && !pool.is_empty());
+    let here = config.listen.iter().filter(|at| at.port() == PORT && !pool.is_empty());
     let wanted = config.intercept || !pool.is_empty();
     wanted.then(|| NameRules {
         connections,

@@ -100,7 +100,7 @@ fn leaves() -> Vec<(String, Command)> {
     fn walk(prefix: &str, command: &Command, found: &mut Vec<(String, Command)>) {
         let own: Vec<_> = command
             .get_subcommands()
-            .filter(|it| it.get_name() != "help" && !it.is_hide_set())
+            .filter(|command| command.get_name() != "help" && !command.is_hide_set())
             .collect();
         if own.is_empty() && !prefix.is_empty() {
             found.push((prefix.to_owned(), command.clone()));

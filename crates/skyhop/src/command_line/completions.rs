@@ -32,7 +32,8 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn completions(shell: CompletionShell) -> String {
-    let (mut command, mut text) = (Cli::command(), Vec::new());
+    let mut command = Cli::command();
+    let mut text = Vec::new();
     match shell {
         CompletionShell::Bash => generate(shells::Bash, &mut command, "skyhop", &mut text),
         CompletionShell::Zsh => generate(shells::Zsh, &mut command, "skyhop", &mut text),

@@ -14,10 +14,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use units::{Instant, Machine};
 
 use super::carry::{self, NameCarrier};
-use super::doors::ResolverSockets;
 use super::question_slots::{MAX_CONNECTIONS, QuestionSlots};
 use super::secure::{self, DnsTransport};
 use super::servers::ResolverList;
+use super::sockets::ResolverSockets;
 use super::tcp::{self, QuestionOrigin};
 use super::udp::{DnsSocket, PORT};
 use super::{exchange, lookup};
@@ -39,7 +39,7 @@ const MAX_QUEUED: usize = 1024;
 /// The client of a question, and where its answer goes.
 #[derive(Clone)]
 pub(super) enum QuestionClient {
-    Udp { door: Arc<DnsSocket>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
+    Udp { socket: Arc<DnsSocket>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
     Tcp { connection: u64, id: u16, answers: mpsc::Sender<Vec<u8>> },
 }
 
@@ -48,9 +48,9 @@ impl PartialEq for QuestionClient {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (
-                Self::Udp { door, client, local, id },
-                Self::Udp { door: door2, client: client2, local: local2, id: id2 },
-            ) => Arc::ptr_eq(door, door2) && (client, local, id) == (client2, local2, id2),
+                Self::Udp { socket, client, local, id },
+                Self::Udp { socket: socket2, client: client2, local: local2, id: id2 },
+            ) => Arc::ptr_eq(socket, socket2) && (client, local, id) == (client2, local2, id2),
             (
                 Self::Tcp { connection, id, .. },
                 Self::Tcp { connection: connection2, id: id2, .. },
@@ -63,7 +63,7 @@ impl PartialEq for QuestionClient {
 impl QuestionClient {
     pub(super) fn answer(&self, message: Vec<u8>) {
         match self {
-            Self::Udp { door, client, local, .. } => door.answer(*client, *local, &message),
+            Self::Udp { socket, client, local, .. } => socket.answer(*client, *local, &message),
             Self::Tcp { answers, .. } => {
                 // Fails for a client that is gone or does not read; it may ask again.
                 let _ = answers.try_send(message);
@@ -118,20 +118,20 @@ impl Drop for NameService {
 }
 
 impl NameService {
-    /// Starts to answer at `doors`. Connections to pool addresses reach their destinations by
+    /// Starts to answer at `sockets`. Connections to pool addresses reach their destinations by
     /// `upstreams`; `http` serves requests of cleartext HTTP.
     pub(crate) fn start(
         config: DnsConfig,
-        doors: ResolverSockets,
+        sockets: ResolverSockets,
         upstreams: Upstreams,
         http: Option<Arc<http::HttpShared>>,
     ) -> Self {
         let (sender, route) = watch::channel(ClientRoute::default());
-        let own = doors.addresses().collect();
+        let own = sockets.addresses().collect();
         let carrier = Arc::new(NameCarrier { upstreams, http });
         let mut driver = ResolverDriver::new(config, own, carrier, route);
         let resolver = driver.resolver.clone();
-        let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
+        let task = tokio::spawn(async move { driver.run(sockets).await }).abort_handle();
         Self { resolver, route: sender, task, uplink: None }
     }
 
@@ -148,6 +148,7 @@ impl Service for NameService {
             self.warn_once(hop, session);
         }
         let route = role.uplink.route();
+        // Called after every event of the gateway: only a change wakes the driver.
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 
@@ -169,7 +170,7 @@ enum ResolverEvent {
 }
 
 struct ResolverDriver {
-    desk: Arc<QuestionQueue>,
+    queue: Arc<QuestionQueue>,
     resolver: SharedResolver,
     questions: mpsc::Receiver<(QuestionClient, QuestionOrigin, Vec<u8>)>,
     route: watch::Receiver<ClientRoute>,
@@ -185,7 +186,7 @@ struct ResolverDriver {
     /// These connections, also those carried to their servers, and the tasks at the sockets.
     connection_tasks: JoinSet<()>,
     /// Connections to names. Like all intercepted connections they are limited by the gateway's
-    /// total: at the limit, new names get no pool addresses ([`Route::by_name`]).
+    /// total: at the limit, new names get no pool addresses ([`ClientRoute::by_name`]).
     carried_connections: JoinSet<()>,
 }
 
@@ -199,7 +200,7 @@ impl ResolverDriver {
     ) -> Self {
         let (inputs, questions) = mpsc::channel(MAX_QUEUED);
         Self {
-            desk: Arc::new(QuestionQueue::new(inputs)),
+            queue: Arc::new(QuestionQueue::new(inputs)),
             resolver: Arc::new(Mutex::new(Resolver::new(config.names.clone()))),
             questions,
             route,
@@ -214,9 +215,9 @@ impl ResolverDriver {
         }
     }
 
-    async fn run(&mut self, doors: ResolverSockets) {
+    async fn run(&mut self, sockets: ResolverSockets) {
         let (sender, mut arrivals) = mpsc::channel(MAX_CONNECTIONS);
-        self.open(doors, &sender);
+        self.open(sockets, &sender);
         loop {
             let until = lock(&self.resolver).poll_timeout().map(|(until, _)| until);
             tokio::select! {
@@ -229,7 +230,8 @@ impl ResolverDriver {
                 Some(ended) = self.carried_connections.join_next() => log_panic(ended),
                 Ok(()) = self.route.changed() => {
                     let hub = self.route.borrow_and_update().hub;
-                    let answers = hub.is_some_and(|it| self.carrier.upstreams.hop.peer_answers(it));
+                    let hop = &self.carrier.upstreams.hop;
+                    let answers = hub.is_some_and(|hub| hop.peer_answers(hub));
                     lock(&self.resolver).set_hub(clock::now(), answers);
                 }
                 () = clock::sleep_until(until) => {
@@ -241,37 +243,37 @@ impl ResolverDriver {
     }
 
     /// Starts the tasks that receive questions and connections.
-    fn open(&mut self, doors: ResolverSockets, arrivals: &mpsc::Sender<ResolverEvent>) {
-        for door in doors.redirected {
+    fn open(&mut self, sockets: ResolverSockets, arrivals: &mpsc::Sender<ResolverEvent>) {
+        for socket in sockets.redirected {
             self.connection_tasks.spawn(receive_redirected(
-                self.desk.clone(),
-                door,
+                self.queue.clone(),
+                socket,
                 self.own.clone(),
             ));
         }
-        for listener in doors.listeners {
+        for listener in sockets.listeners {
             self.connection_tasks.spawn(accept_redirected(listener, arrivals.clone()));
         }
-        for (door, listener) in doors.listening {
+        for (socket, listener) in sockets.listening {
             self.connection_tasks.spawn(receive_at_own(
-                self.desk.clone(),
-                door,
+                self.queue.clone(),
+                socket,
                 self.config.clone(),
             ));
             self.accept(listener, DnsTransport::Plain, arrivals);
         }
-        for (listener, speech) in doors.secure {
-            self.accept(listener, speech, arrivals);
+        for (listener, transport) in sockets.secure {
+            self.accept(listener, transport, arrivals);
         }
     }
 
     fn accept(
         &mut self,
         listener: TcpListener,
-        speech: DnsTransport,
+        transport: DnsTransport,
         arrivals: &mpsc::Sender<ResolverEvent>,
     ) {
-        let accept = accept(listener, speech, self.config.clone(), arrivals.clone());
+        let accept = accept(listener, transport, self.config.clone(), arrivals.clone());
         self.connection_tasks.spawn(accept);
     }
 
@@ -303,9 +305,9 @@ impl ResolverDriver {
                 lock(&self.resolver).handle_reply(now, id, reply.as_deref());
             }
             ResolverEvent::Redirected(accepted) => self.handle_arrival(now, accepted),
-            ResolverEvent::Direct(socket, client, speech) => {
+            ResolverEvent::Direct(socket, client, transport) => {
                 let origin = QuestionOrigin { client, resolver: None, intercepted: false };
-                self.serve_client(socket, origin, speech);
+                self.serve_client(socket, origin, transport);
             }
         }
     }
@@ -324,13 +326,14 @@ impl ResolverDriver {
             let carrier = self.carrier.clone();
             self.carried_connections.spawn(carry::carry_to_name(carrier, route, accepted, name));
         } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
-            let (desk, carrier) = (self.desk.clone(), self.carrier.clone());
+            let queue = self.queue.clone();
+            let carrier = self.carrier.clone();
             // Our own address as the resolver would be a loop.
-            let resolver = Some(destination).filter(|it| !self.is_own(*it));
+            let resolver = Some(destination).filter(|resolver| !self.is_own(*resolver));
             let origin =
                 QuestionOrigin { client: accepted.open.source, resolver, intercepted: true };
             self.slots.0.serve(&mut self.connection_tasks, slot, |slot| {
-                answer_or_carry(desk, carrier, route, accepted, (origin, slot))
+                answer_or_carry(queue, carrier, route, accepted, origin, slot)
             });
         } else {
             // A pool address without a name, or a client beyond its share.
@@ -338,11 +341,11 @@ impl ResolverDriver {
         }
     }
 
-    fn serve_client(&mut self, socket: TcpStream, origin: QuestionOrigin, speech: DnsTransport) {
+    fn serve_client(&mut self, socket: TcpStream, origin: QuestionOrigin, transport: DnsTransport) {
         let Some(slot) = self.slots.take(origin.client.ip()) else { return };
-        let desk = self.desk.clone();
+        let queue = self.queue.clone();
         self.slots.0.serve(&mut self.connection_tasks, slot, async move |slot| {
-            secure::serve(desk, socket, origin, speech).await;
+            secure::serve(queue, socket, origin, transport).await;
             drop(slot);
         });
     }
@@ -369,17 +372,21 @@ impl ResolverDriver {
 
     fn ask(&mut self, UpstreamQuery { id, message, to, client }: UpstreamQuery) {
         // The mark keeps interception from redirecting our own questions.
-        let (hop, mark) = (self.carrier.upstreams.hop.clone(), self.carrier.upstreams.dialer.mark);
+        let hop = self.carrier.upstreams.hop.clone();
+        let mark = self.carrier.upstreams.dialer.mark;
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {
                 self.tasks.spawn(async move {
-                    ResolverEvent::Reply(id, exchange::ask(hop, session, (client, &message)).await)
+                    ResolverEvent::Reply(id, exchange::ask(hop, session, client, &message).await)
                 });
             }
             // The hub is gone: the resolver gets to know it by the route, and asks others.
             (Upstream::Hub, None) => {}
             (Upstream::Direct(server), _) => {
-                let servers = server.map_or_else(|| self.servers.list(clock::now()), |it| vec![it]);
+                let servers = match server {
+                    Some(server) => vec![server],
+                    None => self.servers.list(clock::now()),
+                };
                 self.tasks.spawn(async move {
                     ResolverEvent::Reply(id, ask_directly(&message, &servers, mark).await)
                 });
@@ -403,22 +410,28 @@ async fn ask_directly(
 
 /// Returns `true` for an address at which we answer.
 fn is_own(own: &[SocketAddr], address: SocketAddr) -> bool {
-    let at = |it: &SocketAddr| it.port() == address.port() && it.ip() == address.ip();
+    // Not `==`, which also compares the scope of an IPv6 address.
+    let at = |ours: &SocketAddr| ours.port() == address.port() && ours.ip() == address.ip();
     own.iter().any(at)
 }
 
 /// Receives redirected questions, which clients have sent to any resolver.
-async fn receive_redirected(desk: Arc<QuestionQueue>, door: Arc<DnsSocket>, own: Vec<SocketAddr>) {
-    receive_questions(&desk, &door, |client, local| {
-        let resolver = local.map(|ip| SocketAddr::new(ip, PORT)).filter(|it| !is_own(&own, *it));
+async fn receive_redirected(
+    queue: Arc<QuestionQueue>,
+    socket: Arc<DnsSocket>,
+    own: Vec<SocketAddr>,
+) {
+    receive_questions(&queue, &socket, |client, local| {
+        let resolver = local.map(|ip| SocketAddr::new(ip, PORT));
+        let resolver = resolver.filter(|resolver| !is_own(&own, *resolver));
         Some(QuestionOrigin { client, resolver, intercepted: true })
     })
     .await;
 }
 
 /// Receives questions at one of our addresses.
-async fn receive_at_own(desk: Arc<QuestionQueue>, door: Arc<DnsSocket>, config: Arc<DnsConfig>) {
-    receive_questions(&desk, &door, |client, _| {
+async fn receive_at_own(queue: Arc<QuestionQueue>, socket: Arc<DnsSocket>, config: Arc<DnsConfig>) {
+    receive_questions(&queue, &socket, |client, _| {
         let origin = QuestionOrigin { client, resolver: None, intercepted: false };
         config.serves(client.ip()).then_some(origin)
     })
@@ -426,21 +439,24 @@ async fn receive_at_own(desk: Arc<QuestionQueue>, door: Arc<DnsSocket>, config: 
 }
 
 async fn receive_questions(
-    desk: &QuestionQueue,
-    door: &Arc<DnsSocket>,
+    queue: &QuestionQueue,
+    socket: &Arc<DnsSocket>,
     origin: impl Fn(SocketAddr, Option<IpAddr>) -> Option<QuestionOrigin>,
 ) {
     let mut buffers = ReceiveMemory::new();
     loop {
-        let taken = door.receive(&mut buffers, |client, local, message| {
+        let taken = socket.receive(&mut buffers, |client, local, message| {
             let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
             if let Some(origin) = origin(client, local) {
-                let asker = QuestionClient::Udp { door: door.clone(), client, local, id };
-                desk.ask(asker, origin, message);
+                let asker = QuestionClient::Udp { socket: socket.clone(), client, local, id };
+                queue.ask(asker, origin, message);
             }
         });
         if let Err(error) = taken.await {
-            return tracing::error!("DNS socket {} failed, UDP disabled: {error}", door.address());
+            return tracing::error!(
+                "DNS socket {} failed, UDP disabled: {error}",
+                socket.address()
+            );
         }
     }
 }
@@ -461,7 +477,7 @@ async fn accept_redirected(listener: Listener, arrivals: mpsc::Sender<ResolverEv
 
 async fn accept(
     listener: TcpListener,
-    speech: DnsTransport,
+    transport: DnsTransport,
     config: Arc<DnsConfig>,
     arrivals: mpsc::Sender<ResolverEvent>,
 ) {
@@ -469,13 +485,14 @@ async fn accept(
         match listener.accept().await {
             Ok((socket, client)) if config.serves(client.ip()) => {
                 if arrivals
-                    .send(ResolverEvent::Direct(socket, client, speech.clone()))
+                    .send(ResolverEvent::Direct(socket, client, transport.clone()))
                     .await
                     .is_err()
                 {
                     return;
                 }
             }
+            // Not in `clients`.
             Ok(_) => {}
             Err(error) => pause(&error).await,
         }
@@ -492,18 +509,19 @@ async fn pause(error: &std::io::Error) {
 /// its first message, the connection is carried there like other intercepted ones, and gives its
 /// slot back.
 async fn answer_or_carry(
-    desk: Arc<QuestionQueue>,
+    queue: Arc<QuestionQueue>,
     carrier: Arc<NameCarrier>,
     route: ClientRoute,
     accepted: AcceptedConnection,
-    (origin, slot): (QuestionOrigin, HeldSlot<IpAddr>),
+    origin: QuestionOrigin,
+    slot: HeldSlot<IpAddr>,
 ) {
     let AcceptedConnection { mut socket, open } = accepted;
     match tcp::read_first(&mut socket).await {
-        Some((framing, false)) => tcp::answer_questions(desk, socket, origin, framing).await,
+        Some((framing, false)) => tcp::answer_questions(queue, socket, origin, framing).await,
         Some((framing, true)) if origin.resolver.is_some() => {
             drop(slot);
-            carry::carry(carrier, route, (socket, framing.rest()), open.into()).await;
+            carry::carry(carrier, route, socket, framing.rest(), open.into()).await;
         }
         _ => {}
     }
@@ -606,12 +624,12 @@ mod tests {
             AcceptedConnection { socket, open: StreamOpening { destination, source, dscp: None } };
         let origin =
             QuestionOrigin { client: source, resolver: Some(destination), intercepted: true };
-        let (slots, desk) =
+        let (slots, queue) =
             (QuestionSlots::default(), Arc::new(QuestionQueue::new(mpsc::channel(1).0)));
         let slot = slots.take(source.ip()).unwrap();
         let route = ClientRoute::default();
         let carrying =
-            tokio::spawn(answer_or_carry(desk, carrier(), route, accepted, (origin, slot)));
+            tokio::spawn(answer_or_carry(queue, carrier(), route, accepted, origin, slot));
         tokio::task::yield_now().await;
         assert_eq!(slots.0.taken(), 1, "it may be about to ask");
         client.write_all(&UPDATE).await.unwrap();
