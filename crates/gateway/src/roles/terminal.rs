@@ -309,13 +309,11 @@ impl Terminal {
                         Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
                     }
                 }
+                // What a hub asks for that this terminal does not offer is refused.
                 _ => {
-                    let left =
-                        self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
-                    // From a hub that ignores what this terminal has.
-                    if let Some(stream) = left {
-                        self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-                    }
+                    self.with_services(now, ops, |services, role| {
+                        services.answer(role, stream, &open);
+                    });
                 }
             },
             HopEvent::TcpEnded(address) => self.hubs.handle_ended(now, address),

@@ -299,20 +299,22 @@ impl Services {
         self.services[index].work(role);
     }
 
-    /// Answers a peer's stream, or returns it if it is for none of the services.
+    /// Returns `true` if a service answers peers' streams to this destination.
+    pub(crate) fn answers(&self, destination: &Destination) -> bool {
+        self.services.iter().any(|service| service.answers(destination))
+    }
+
+    /// Answers a peer's stream, or refuses it if it is for none of the services.
     pub(crate) fn answer(
         &mut self,
         role: &mut Surroundings<'_>,
         stream: SessionStream,
         open: &StreamOpening<Destination>,
-    ) -> Option<SessionStream> {
+    ) {
         let mut services = self.services.iter_mut();
         match services.find(|service| service.answers(&open.destination)) {
-            Some(service) => {
-                service.answer(role, stream, open);
-                None
-            }
-            None => Some(stream),
+            Some(service) => service.answer(role, stream, open),
+            None => role.refuse(stream, open, ResetReason::Prohibited),
         }
     }
 

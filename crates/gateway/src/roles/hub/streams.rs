@@ -3,8 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use pep::admission::SlotShare;
-use pep::routes::StreamRoute;
+use pep::admission::{Passage, SlotShare, StreamRequest, StreamTreatment, choose_passage};
 use slacp::{Destination, PublicKey, ResetReason, StreamOpening, client_network};
 use tokio::task::JoinSet;
 use units::Instant;
@@ -83,43 +82,36 @@ impl Hub {
         open: StreamOpening<Destination>,
     ) {
         let session = stream.session();
-        let Some(terminal) = self.sites.of(session) else {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        let request = StreamRequest {
+            terminal: self.sites.of(session),
+            destination: &open.destination,
+            enrols: enrolment::is_enrolment(&open.destination),
+            is_blocked: self.is_blocked(ops, session),
+            is_served: self.services.answers(&open.destination),
+            has_exchanges: self.services.has_exchanges(),
+            is_full: self.is_full(ops),
         };
-        // An invitation is good for nothing else.
-        let enrols = enrolment::is_enrolment(&open.destination);
-        if enrols != terminal.invited || (!enrols && self.is_blocked(ops, session)) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        let answered = self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
-        if let Some(stream) = answered {
-            self.admit(now, ops, stream, open);
+        match request.admit() {
+            Ok(StreamTreatment::Serve) => {
+                self.with_services(now, ops, |services, role| services.answer(role, stream, &open));
+            }
+            Ok(treatment) => self.admit_connection(now, ops, stream, open, treatment),
+            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
-    /// Carries a connection, or has an exchange, if there is room.
-    fn admit(
+    /// Carries a connection, or has an exchange, if its terminal's quota has room.
+    fn admit_connection(
         &mut self,
         now: Instant,
         ops: &mut GatewayOperations,
         stream: SessionStream,
         open: StreamOpening<Destination>,
+        treatment: StreamTreatment,
     ) {
         let Some(terminal) = self.sites.of(stream.session()) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        let (open, exchange) = match open.destination {
-            Destination::Exchange(ref host) => (open.to(host.clone().into()), true),
-            _ => (open, false),
-        };
-        let is_connection =
-            matches!(open.destination, Destination::Address(_) | Destination::Name(..));
-        if !is_connection || (exchange && !self.services.has_exchanges()) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        if self.is_full(ops) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
-        }
         let client = client_network(open.source.ip());
         let permit = match self.quotas.admit(now, &terminal.key, client) {
             Ok(permit) => permit,
@@ -132,7 +124,11 @@ impl Hub {
         let admission = Admission {
             origin: ConnectionOrigin::Peer { verified },
             _permit: Some(permit),
-            exchange,
+            exchange: treatment == StreamTreatment::Exchange,
+        };
+        let open = match open.destination {
+            Destination::Exchange(ref host) => open.to(host.clone().into()),
+            _ => open,
         };
         match &open.destination {
             Destination::Address(address) => {
@@ -175,8 +171,7 @@ impl Hub {
         }
     }
 
-    /// Carries a connection to the first permitted address. If the first address is behind a
-    /// terminal or denied, the others are not tried.
+    /// Carries a connection, or has an exchange, with one of the destination's addresses.
     pub(super) fn answer_at(
         &mut self,
         now: Instant,
@@ -194,29 +189,22 @@ impl Hub {
         if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
             return self.parts.gateway.prohibit(stream, &open, &why);
         }
-        let route = |address| self.sites.route(session, open.to(address));
-        let first = addresses[0];
-        match route(first) {
-            StreamRoute::Local => {
-                addresses.retain(|address| matches!(route(*address), StreamRoute::Local));
-                if admission.exchange {
-                    let admitted = Admitted { stream, open, addresses, admission };
-                    self.with_services(now, ops, |it, role| it.exchange(role, admitted));
-                } else {
-                    self.parts.gateway.answer(stream, open, addresses, admission);
-                }
+        let treatment =
+            if admission.exchange { StreamTreatment::Exchange } else { StreamTreatment::Connect };
+        let is_blocked = |session| self.is_blocked(ops, session);
+        match choose_passage(&self.sites, session, &open, addresses, treatment, is_blocked) {
+            Ok(Passage::Here(addresses)) if admission.exchange => {
+                let admitted = Admitted { stream, open, addresses, admission };
+                self.with_services(now, ops, |services, role| services.exchange(role, admitted));
+            }
+            Ok(Passage::Here(addresses)) => {
+                self.parts.gateway.answer(stream, open, addresses, admission);
             }
             // The other terminal is asked for a connection instead.
-            StreamRoute::Forward(_) if admission.exchange => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            Ok(Passage::Across(to, address)) => {
+                self.parts.gateway.forward(stream, to, open.to(address), admission);
             }
-            StreamRoute::Forward(session) if self.is_blocked(ops, session) => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            }
-            StreamRoute::Forward(session) => {
-                self.parts.gateway.forward(stream, session, open.to(first), admission);
-            }
-            StreamRoute::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
+            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
