@@ -10,7 +10,7 @@ use config::{TerminalConfig, TunnelConfig};
 use pep::admission::{BypassReason, RefusalBackoff};
 use pep::egress::EgressRules;
 use pep::hubs::HubId;
-use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason};
+use slacp::{Destination, Endpoint, Event, PublicKey};
 use units::Instant;
 
 use crate::clock;
