@@ -362,6 +362,7 @@ mod tests {
             assert_eq!(checked.is_ok(), permitted, "{source}: {checked:?}");
         }
     }
+
     /// Its services would take this machine for the one that asks, also where a name leads to it.
     #[tokio::test]
     async fn an_address_at_which_a_peer_has_its_session_is_no_peer_s_to_reach() {

@@ -10,7 +10,7 @@ use config::{TerminalConfig, TunnelConfig};
 use pep::admission::{BypassReason, RefusalBackoff};
 use pep::egress::EgressRules;
 use pep::hubs::HubId;
-use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, StreamOpening};
+use slacp::{Destination, Endpoint, Event, PublicKey, StreamOpening};
 use units::Instant;
 
 use crate::clock;
@@ -346,12 +346,8 @@ impl Terminal {
                 Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
             };
         }
-        let left =
-            self.with_services(now, ops, |services, role| services.answer(role, stream, &open));
-        // A hub knows from the handshake what this terminal answers; this one ignores it.
-        if let Some(stream) = left {
-            self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
+        // A hub knows from the handshake what this terminal answers; the rest is refused.
+        self.with_services(now, ops, |services, role| services.answer(role, stream, &open));
     }
 
     fn carry(&mut self, now: Instant, ops: &mut GatewayOperations, arrival: ClientArrival) {

@@ -299,20 +299,22 @@ impl Services {
         self.services[index].work(role);
     }
 
-    /// Answers a peer's stream, or returns it if no service answers its destination.
+    /// Returns `true` if a service answers peers' streams to this destination.
+    pub(crate) fn answers(&self, destination: &Destination) -> bool {
+        self.services.iter().any(|service| service.answers(destination))
+    }
+
+    /// Answers a peer's stream, or refuses it if it is for none of the services.
     pub(crate) fn answer(
         &mut self,
         role: &mut Surroundings<'_>,
         stream: SessionStream,
         open: &StreamOpening<Destination>,
-    ) -> Option<SessionStream> {
+    ) {
         let mut services = self.services.iter_mut();
         match services.find(|service| service.answers(&open.destination)) {
-            Some(service) => {
-                service.answer(role, stream, open);
-                None
-            }
-            None => Some(stream),
+            Some(service) => service.answer(role, stream, open),
+            None => role.refuse(stream, open, ResetReason::Prohibited),
         }
     }
 
@@ -499,12 +501,13 @@ mod tests {
             recorders([("idle", false, true), ("a", true, true), ("b", true, true)]);
         let mut hops = Hops::new();
         let source = ([192, 0, 2, 1], 40_000).into();
-        for (destination, is_left) in [(Destination::Bundles, false), (Destination::Resolver, true)]
+        for (destination, is_taken) in
+            [(Destination::Bundles, true), (Destination::Resolver, false)]
         {
             let [_, far] = hops.open();
+            assert_eq!(services.answers(&destination), is_taken);
             let open = StreamOpening { destination, source, dscp: None };
-            let left = alone(|role| services.answer(role, far, &open));
-            assert_eq!(left.is_some(), is_left);
+            alone(|role| services.answer(role, far, &open));
         }
         let (call, _answer) = ControlCall::new(ControlRequest::Accounts);
         assert!(services.answer_operator(call).is_none());

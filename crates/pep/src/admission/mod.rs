@@ -1,6 +1,7 @@
 //! Admission of connections and requests: limits, fair shares, and periods in which connections pass
 //! unaccelerated.
 
+mod admit;
 mod answers;
 mod backoff;
 mod bypass;
@@ -13,6 +14,7 @@ mod passing_clients;
 mod quota;
 mod refused;
 
+pub use admit::{Passage, StreamRequest, StreamTreatment, choose_passage};
 pub use answers::AnswerWatch;
 pub use backoff::RefusalBackoff;
 pub use bypass::{BypassClock, BypassHistory, BypassReason};

@@ -224,7 +224,9 @@ fn a_link_that_the_hub_refuses_is_tried_again_after_a_pause() {
     let hub_key = key(HUB).public();
     let mut terminal =
         Endpoint::terminal(two(), key(TERMINAL), hub_key, vec![address(HUB)], [5; 32]);
-    connect(&mut terminal, &mut hub(two()));
+    let mut hub = hub(two());
+    carry(&mut terminal, TERMINAL, &mut hub, at(0));
+    carry(&mut hub, HUB, &mut terminal, at(1));
     let initiation = |terminal: &mut Endpoint, now| {
         let mut sent = drain(terminal, now).into_iter();
         sent.find_map(|datagram| match packet::parse(&datagram) {

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::admission::SlotShare;
-use pep::routes::StreamRoute;
+use pep::admission::{Passage, SlotShare, StreamRequest, StreamTreatment, choose_passage};
 use slacp::{Destination, PublicKey, ResetReason, StreamOpening, client_network};
 use tokio::task::JoinSet;
 use units::Instant;
@@ -23,11 +22,16 @@ use crate::runtime::joined;
 use crate::services::names::hub::{HubResolver, asker};
 use crate::services::{Admitted, enrolment};
 
-/// A stream to a name, and the addresses of the name.
-pub(super) struct Resolved {
+/// An admitted stream to a name.
+struct NamedStream {
     stream: SessionStream,
     open: StreamOpening<Destination>,
     admission: Admission,
+}
+
+/// A stream to a name, and the addresses of the name.
+pub(super) struct Resolved {
+    named: NamedStream,
     addresses: Result<Vec<SocketAddr>, ResetReason>,
 }
 
@@ -44,6 +48,13 @@ impl Lookups {
         Self { resolver: NameResolver::default(), configured, tasks: JoinSet::new() }
     }
 
+    /// Begins to resolve the name of a stream.
+    fn begin(&mut self, named: NamedStream, asker: SlotAsker<PublicKey>, timeout: Duration) {
+        let resolver = self.resolver.clone();
+        let configured = self.configured.clone();
+        self.tasks.spawn(look_up(resolver, configured, asker, named, timeout));
+    }
+
     /// Waits for the end of a lookup; `None` if its stream was reset meanwhile. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Resolved> {
         joined(&mut self.tasks).await
@@ -52,14 +63,15 @@ impl Lookups {
 
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
-    (resolver, names): (NameResolver<PublicKey>, Option<HubResolver>),
+    resolver: NameResolver<PublicKey>,
+    configured: Option<HubResolver>,
     asker: SlotAsker<PublicKey>,
-    (stream, open, admission): (SessionStream, StreamOpening<Destination>, Admission),
+    named: NamedStream,
     timeout: Duration,
 ) -> Option<Resolved> {
-    let Destination::Name(name, port) = &open.destination else { return None };
+    let Destination::Name(name, port) = &named.open.destination else { return None };
     let resolved = async {
-        if let Some(names) = names
+        if let Some(names) = configured
             && let Some(addresses) = names.addresses(asker, name, *port).await
         {
             return addresses;
@@ -68,9 +80,9 @@ async fn look_up(
     };
     let addresses = tokio::select! {
         addresses = resolved => addresses,
-        _ = stream.reset_by_peer() => return None,
+        _ = named.stream.reset_by_peer() => return None,
     };
-    Some(Resolved { stream, open, admission, addresses })
+    Some(Resolved { named, addresses })
 }
 
 impl Hub {
@@ -84,43 +96,36 @@ impl Hub {
         open: StreamOpening<Destination>,
     ) {
         let session = stream.session();
-        let Some(terminal) = self.sites.of(session) else {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        let request = StreamRequest {
+            terminal: self.sites.of(session),
+            destination: &open.destination,
+            enrols: enrolment::is_enrolment(&open.destination),
+            is_blocked: self.is_blocked(ops, session),
+            is_served: self.services.answers(&open.destination),
+            has_exchanges: self.services.has_exchanges(),
+            is_full: self.is_full(ops),
         };
-        // An invitation permits nothing but enrolment.
-        let enrols = enrolment::is_enrolment(&open.destination);
-        if enrols != terminal.invited || (!enrols && self.is_blocked(ops, session)) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        let answered = self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
-        if let Some(stream) = answered {
-            self.admit(now, ops, stream, open);
+        match request.admit() {
+            Ok(StreamTreatment::Serve) => {
+                self.with_services(now, ops, |services, role| services.answer(role, stream, &open));
+            }
+            Ok(treatment) => self.admit_connection(now, ops, stream, open, treatment),
+            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
-    /// Carries a connection, or has an exchange, if there is room.
-    fn admit(
+    /// Carries a connection, or has an exchange, if its terminal's quota has room.
+    fn admit_connection(
         &mut self,
         now: Instant,
         ops: &mut GatewayOperations,
         stream: SessionStream,
         open: StreamOpening<Destination>,
+        treatment: StreamTreatment,
     ) {
         let Some(terminal) = self.sites.of(stream.session()) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        let (open, exchange) = match open.destination {
-            Destination::Exchange(ref host) => (open.to(host.clone().into()), true),
-            _ => (open, false),
-        };
-        let is_connection =
-            matches!(open.destination, Destination::Address(_) | Destination::Name(..));
-        if !is_connection || (exchange && !self.services.has_exchanges()) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        if self.is_full(ops) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
-        }
         let client = client_network(open.source.ip());
         let permit = match self.quotas.admit(now, &terminal.key, client) {
             Ok(permit) => permit,
@@ -133,7 +138,11 @@ impl Hub {
         let admission = Admission {
             origin: ConnectionOrigin::Peer { verified },
             _permit: Some(permit),
-            exchange,
+            exchange: treatment == StreamTreatment::Exchange,
+        };
+        let open = match open.destination {
+            Destination::Exchange(ref host) => open.to(host.clone().into()),
+            _ => open,
         };
         match &open.destination {
             Destination::Address(address) => {
@@ -143,11 +152,8 @@ impl Hub {
             Destination::Name(..) => {
                 let share = SlotShare::of_group(terminal.quota.lookups);
                 let asker = asker(terminal, &open, share);
-                let request = (stream, open, admission);
                 let timeout = self.parts.gateway.connect_timeout();
-                let Lookups { resolver, configured, tasks } = &mut self.lookups;
-                let resolvers = (resolver.clone(), configured.clone());
-                tasks.spawn(look_up(resolvers, asker, request, timeout));
+                self.lookups.begin(NamedStream { stream, open, admission }, asker, timeout);
             }
             Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {}
         }
@@ -169,15 +175,15 @@ impl Hub {
         ops: &mut GatewayOperations,
         resolved: Resolved,
     ) {
-        let Resolved { stream, open, admission, addresses } = resolved;
+        let Resolved { named, addresses } = resolved;
+        let NamedStream { stream, open, admission } = named;
         match addresses {
             Ok(addresses) => self.answer_at(now, ops, stream, open, addresses, admission),
             Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
-    /// Carries a connection to the first permitted address. If the first address is behind a
-    /// terminal or denied, the others are not tried.
+    /// Carries a connection, or has an exchange, with one of the destination's addresses.
     pub(super) fn answer_at(
         &mut self,
         now: Instant,
@@ -195,29 +201,22 @@ impl Hub {
         if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
             return self.parts.gateway.prohibit(stream, &open, &why);
         }
-        let route = |address| self.sites.route(session, open.to(address));
-        let first = addresses[0];
-        match route(first) {
-            StreamRoute::Local => {
-                addresses.retain(|address| matches!(route(*address), StreamRoute::Local));
-                if admission.exchange {
-                    let admitted = Admitted { stream, open, addresses, admission };
-                    self.with_services(now, ops, |it, role| it.exchange(role, admitted));
-                } else {
-                    self.parts.gateway.answer(stream, open, addresses, admission);
-                }
+        let treatment =
+            if admission.exchange { StreamTreatment::Exchange } else { StreamTreatment::Connect };
+        let is_blocked = |session| self.is_blocked(ops, session);
+        match choose_passage(&self.sites, session, &open, addresses, treatment, is_blocked) {
+            Ok(Passage::Here(addresses)) if admission.exchange => {
+                let admitted = Admitted { stream, open, addresses, admission };
+                self.with_services(now, ops, |services, role| services.exchange(role, admitted));
+            }
+            Ok(Passage::Here(addresses)) => {
+                self.parts.gateway.answer(stream, open, addresses, admission);
             }
             // The other terminal is asked for a connection instead.
-            StreamRoute::Forward(_) if admission.exchange => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            Ok(Passage::Across(to, address)) => {
+                self.parts.gateway.forward(stream, to, open.to(address), admission);
             }
-            StreamRoute::Forward(session) if self.is_blocked(ops, session) => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            }
-            StreamRoute::Forward(session) => {
-                self.parts.gateway.forward(stream, session, open.to(first), admission);
-            }
-            StreamRoute::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
+            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 

@@ -155,16 +155,20 @@ mod tests {
     #[test]
     fn each_client_of_a_terminal_has_a_share_of_its_own() {
         let terminals = [1, 2].map(|seed| permitted("ship", PublicKey([seed; 32])));
-        let asker = |terminal: usize, client: &str| {
+        let asker_of = |terminal: usize, client: &str| {
             let source = SocketAddr::new(client.parse().unwrap(), 4000);
             let open = StreamOpening { destination: Destination::Resolver, source, dscp: None };
-            super::asker(&terminals[terminal], &open, SlotShare::each(1))
+            asker(&terminals[terminal], &open, SlotShare::each(1))
         };
-        let first = asker(0, "10.0.0.1");
-        assert_eq!(asker(0, "10.0.0.1"), first);
-        assert_ne!(asker(0, "10.0.0.2"), first);
-        assert_ne!(asker(1, "10.0.0.1"), first);
-        assert_eq!(asker(0, "2001:db8::1"), asker(0, "2001:db8::2"), "a client has a whole /64");
+        let first = asker_of(0, "10.0.0.1");
+        assert_eq!(asker_of(0, "10.0.0.1"), first);
+        assert_ne!(asker_of(0, "10.0.0.2"), first);
+        assert_ne!(asker_of(1, "10.0.0.1"), first);
+        assert_eq!(
+            asker_of(0, "2001:db8::1"),
+            asker_of(0, "2001:db8::2"),
+            "a client has a whole /64"
+        );
     }
 
     #[tokio::test]
