@@ -292,13 +292,13 @@ fn whoever_asks_for_reports_gets_them_within_bounds() {
         time: true,
     };
     let about = BundleSummary { reports: Some(request), ..bundle(1, "ipn:2.7", "ipn:1.1") };
-    let at = (Instant::from_nanos(1), NOW);
+    let at = Instant::from_nanos(1);
     let mut agent = agent(limits());
-    assert_eq!(agent.report(at, &about, ReportedEvent::Received, 1), None, "not asked for");
+    assert_eq!(agent.report(at, NOW, &about, ReportedEvent::Received, 1), None, "not asked for");
     for (what, word) in
         [(ReportedEvent::Delivered, "delivered"), (ReportedEvent::Expired, "expired")]
     {
-        let bytes = agent.report(at, &about, what, 1).unwrap();
+        let bytes = agent.report(at, NOW, &about, what, 1).unwrap();
         let (summary, _) = read(&bytes).unwrap();
         assert!(summary.is_administrative && summary.reports.is_none(), "no reports of reports");
         assert_eq!(summary.source.to_string(), "ipn:1.0");
@@ -311,13 +311,14 @@ fn whoever_asks_for_reports_gets_them_within_bounds() {
             &BundleSummary { id: BundleId([word.len() as u8; 16]), ..summary },
         );
     }
-    let sent = (0..1000)
-        .filter(|number| agent.report(at, &about, ReportedEvent::Delivered, *number).is_some());
+    let sent = (0..1000).filter(|number| {
+        agent.report(at, NOW, &about, ReportedEvent::Delivered, *number).is_some()
+    });
     assert_eq!(sent.count(), 98, "a hundred at once");
     let off = AgentConfig { reports: false, ..agent.config().clone() };
     let mut silent = Agent::new(off, vec![], vec![]);
-    let later = (Instant::from_nanos(u64::MAX), NOW);
-    assert_eq!(silent.report(later, &about, ReportedEvent::Delivered, 1), None, "not allowed");
+    let later = Instant::from_nanos(u64::MAX);
+    assert_eq!(silent.report(later, NOW, &about, ReportedEvent::Delivered, 1), None, "not allowed");
     assert_eq!(agent.stats().reports, 100);
 }
 
