@@ -233,7 +233,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
     }
     for id in known.descending().flatten().take(64).collect::<Vec<u64>>() {
         let stream = crate::StreamId(id);
-        let streams = &mut session.streams;
+        let streams = &mut session.shared.streams;
         let _ = streams.write(stream, &buffer[..100]);
         while matches!(streams.read(Instant::ZERO, stream, &mut buffer), Ok(ReadOutcome::Data(_))) {
         }

@@ -3,7 +3,7 @@
 
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::rate::{Auto, CapacityWatch};
 use crate::{Event, LogEvent};
 
@@ -15,21 +15,21 @@ pub(super) struct LinkWatch {
     capacity: CapacityWatch,
 }
 
-impl Session {
+impl SessionPath {
     /// Reports changes of this state, after acknowledgements or losses were processed.
-    pub(super) fn watch_link(&mut self, now: Instant) {
+    pub(super) fn watch_link(&mut self, shared: &mut SharedState, now: Instant) {
         let overload = self.rate.overload().copied();
         if overload.is_some() != self.watch.exceeds {
             self.watch.exceeds = overload.is_some();
             match overload {
                 Some(it) => {
                     let (rate, carries) = (it.rate, it.carries);
-                    self.events.push_back(Event::RateExceedsLink { rate, carries });
+                    self.report(shared, Event::RateExceedsLink { rate, carries });
                     self.log.record(now, || LogEvent::RateExceedsLink { carries });
                 }
                 None => {
                     let rate = self.rate.rate();
-                    self.events.push_back(Event::RateFitsLink);
+                    self.report(shared, Event::RateFitsLink);
                     self.log.record(now, || LogEvent::RateFitsLink { rate });
                 }
             }
@@ -37,8 +37,8 @@ impl Session {
         let capacity = self.rate.auto().and_then(Auto::capacity);
         let fall = capacity.and_then(|capacity| self.watch.capacity.see(now, capacity));
         if let Some(fall) = fall {
-            self.stats.capacity_falls += 1;
-            self.events.push_back(Event::CapacityFell { from: fall.from, to: fall.to });
+            self.counters.capacity_falls += 1;
+            self.report(shared, Event::CapacityFell { from: fall.from, to: fall.to });
             self.log.record(now, || LogEvent::CapacityFell { rate: fall.to });
         }
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use rand_core::Rng;
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::event_log::LogEvent;
 use crate::jitter::{self, ProbeBackoff};
 use crate::path::fade::{RECEIVER_PING_INTERVAL, SILENT_SENDER_TIMEOUT};
@@ -132,15 +132,15 @@ impl ProbeTimer {
     }
 }
 
-impl Session {
+impl SessionPath {
     /// Makes the next packet a PING, which the peer must acknowledge.
-    pub(crate) fn ping(&mut self) {
+    pub(super) fn ping(&mut self) {
         self.probes.request();
     }
 
-    pub(super) fn keepalive_timeout(&self) -> Option<Instant> {
+    pub(super) fn keepalive_timeout(&self, shared: &SharedState) -> Option<Instant> {
         // Without streams nothing waits for the peer, and in an outage it is probed anyway.
-        let in_use = self.streams.len() > 0 && self.is_reachable();
+        let in_use = shared.streams.len() > 0 && self.is_reachable();
         (!self.probes.pending).then(|| self.keepalive.due(&self.activity, in_use))
     }
 
@@ -177,25 +177,26 @@ impl Session {
 
     /// Sends a PING and the oldest outstanding cargo with it (RFC 9002 §6.2.4). In an outage only
     /// the PING.
-    pub(super) fn probe(&mut self, now: Instant) {
+    pub(super) fn probe(&mut self, shared: &mut SharedState, now: Instant) {
         self.ping();
         if !self.is_reachable() {
             return self.schedule_outage_probe(now);
         }
         // A path that has not carried this size yet may drop it every time.
-        self.probes.is_small = !self.path.pmtu.is_proven();
+        self.probes.is_small = !self.discovery.pmtu.is_proven();
         self.probes.backoff.record_probe(&mut self.rng);
         self.probes.next = now + self.probe_pause();
-        self.stats.probes += 1;
+        self.counters.probes += 1;
         self.log.record(now, || LogEvent::Probe);
-        self.resend_oldest(now);
+        self.resend_oldest(shared, now);
     }
 
     /// Returns whether to add a PING to the acknowledgement that is due. A side that only receives
     /// would otherwise not notice that its own packets no longer arrive.
-    pub(super) fn adds_ping_to_ack(&self, now: Instant) -> bool {
+    pub(super) fn adds_ping_to_ack(&self, shared: &SharedState, now: Instant) -> bool {
         let asks = self.activity.carried > self.activity.eliciting && self.is_reachable();
-        asks && now >= self.activity.eliciting + RECEIVER_PING_INTERVAL && self.ack_is_due(now)
+        asks && now >= self.activity.eliciting + RECEIVER_PING_INTERVAL
+            && self.ack_is_due(shared, now)
     }
 
     /// The time at which a small probe tests the path although more data is being sent: a path that
@@ -207,7 +208,7 @@ impl Session {
         let oldest = self.sender.sent.oldest()?;
         let large = self.is_reachable()
             && !self.probes.pending
-            && self.path.pmtu.size() > self.path.pmtu.least();
+            && self.discovery.pmtu.size() > self.discovery.pmtu.least();
         large.then(|| oldest.max(self.probes.size_tested_at) + delay)
     }
 

@@ -5,14 +5,13 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::Session;
-use crate::spare::FreeSpare as _;
+use super::{SessionPath, SharedState};
 
 /// Idle time until a session frees memory. Its collections grow again when needed, which costs less
 /// than sending a packet.
 const REST_AFTER: Duration = Duration::from_secs(5);
 
-impl Session {
+impl SessionPath {
     /// The time at which to free memory; `None` if the session has carried nothing since that was
     /// done.
     pub(super) fn rest_timeout(&self) -> Option<Instant> {
@@ -21,10 +20,9 @@ impl Session {
     }
 
     /// Frees the memory of all collections beyond their contents.
-    pub(super) fn rest(&mut self, now: Instant) {
+    pub(super) fn rest(&mut self, shared: &mut SharedState, now: Instant) {
         self.activity.rested = now;
-        self.events.free_spare();
-        self.streams.free_spare();
+        shared.free_spare();
         self.sender.free_spare();
         self.receiver.free_spare();
         self.loss.free_spare();

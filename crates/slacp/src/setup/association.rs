@@ -118,7 +118,7 @@ impl HubAssociation {
     fn target(&self, core: &EndpointCore) -> Option<JoinTarget> {
         let id = self.session.filter(|_| !self.joining.is_empty())?;
         let session = core.session(id).filter(|_| !core.shut)?;
-        Some(JoinTarget { id, name: session.name, address: session.peer.address })
+        Some(JoinTarget { id, name: session.name, address: session.address() })
     }
 
     /// Sets whether the owner wants a session. An existing one goes on either way.
