@@ -215,7 +215,7 @@ fn set_up() -> Session {
         leaving: true,
         successor: true,
     };
-    Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
+    Session::new(Instant::ZERO, &config(), keys, &peer, true, None, &Secret::new([8; 32]))
 }
 
 /// Acts as the owner: reads and writes whatever it can, echoes packets, refuses every third stream

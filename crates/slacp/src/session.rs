@@ -1,25 +1,11 @@
 //! One session between a terminal and a hub (`docs/slacp.md`).
 
-mod acks;
 mod close;
-mod discovery;
-mod keys;
 mod life_cycle;
-mod link_watch;
 mod links;
-mod liveness;
-mod outage;
 mod path;
-mod payload;
-mod rates;
-mod receive;
-mod receiver;
-mod rest;
-mod send;
-mod sender;
+mod rate;
 mod shared;
-mod stretch;
-mod time;
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -28,6 +14,7 @@ use units::{BitRate, ByteCount, Instant};
 
 pub(crate) use self::links::IncumbentSession;
 use self::links::SessionLinks;
+use self::path::PacketBatch;
 pub(crate) use self::path::SessionPath;
 pub(crate) use self::shared::SharedState;
 use crate::channels::CONTEXTS;
@@ -161,19 +148,19 @@ impl Session {
         now: Instant,
         config: &Config,
         keys: HandshakeKeys,
-        peer: Peer,
+        peer: &Peer,
         opens_odd: bool,
         first_rtt: Option<FirstRtt>,
         seed: &Secret,
     ) -> Self {
         let (name, token) = (keys.name, keys.token);
         // Odd streams are the hub's, so the other side is the terminal, which offers new keys.
-        let path = SessionPath::new(now, config, keys, &peer, !opens_odd, first_rtt, seed);
+        let path = SessionPath::new(now, config, keys, peer, !opens_odd, first_rtt, seed);
         let link_layer = config.link_layer && peer.link_layer;
         let rate = path.rate.rate();
         let mut shared = SharedState::new(config, peer.limits, rate, opens_odd, link_layer);
         path.update_pace(&mut shared);
-        let Peer { key, limits, leaving, successor, .. } = peer;
+        let Peer { key, limits, leaving, successor, .. } = *peer;
         let peer = SessionPeer { key, limits, leaving, successor };
         Self { peer, name, token, shared, paths: vec![path], links: None }
     }

@@ -5,16 +5,16 @@
 //!
 //! Not modelled: delays that differ by direction, and one link's rate that other sessions share.
 
-mod doubt;
-mod membership;
+mod reports;
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, Instant, earliest};
 
-pub(super) use self::membership::LinkMembership;
-use super::{LEAST_RTT, PacketEnvelope, Session, SessionPath, SharedState, Wake, unsent_limit};
+use super::{
+    LEAST_RTT, PacketBatch, PacketEnvelope, Session, SessionPath, SharedState, Wake, unsent_limit,
+};
 use crate::links::{LinkView, link_turns, max_waiting};
 use crate::networks::network;
 use crate::stats::SessionStats;
@@ -22,10 +22,6 @@ use crate::streams::flow::SessionPace;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, PacketHeader};
 use crate::{Event, LinkStats};
-
-/// A path among several does not end the session by its own outage. The session ends when no link
-/// has worked for [`Config::give_up`](crate::Config::give_up).
-const NEVER: Duration = Duration::from_secs(1 << 32);
 
 /// Signs of life of the session in use, which a newcomer with the same key wants to replace.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +73,9 @@ impl Session {
     /// link and returns the index of that one.
     pub(crate) fn join(&mut self, now: Instant, path: SessionPath) -> Option<Index> {
         let old = path.link().and_then(|link| self.remove_link(now, link));
-        let first = self.first_mut();
-        first.set_siblings();
-        if self.links.is_none() {
-            let give_up = self.first_mut().outage.set_give_up(NEVER);
-            self.links = Some(SessionLinks { lost_at: None, give_up, next_close: 0 }.into());
-        }
+        let give_up = self.first_mut().set_siblings();
+        let links = || SessionLinks { lost_at: None, give_up, next_close: 0 };
+        self.links.get_or_insert_with(|| links().into());
         self.paths.push(path);
         self.update_links(now);
         old
@@ -180,10 +173,16 @@ impl Session {
         }
         let timeouts = self.paths.iter().map(|path| path.poll_timeout(&self.shared));
         let lost = self.links_end().map(|time| (time, Wake::Silence));
-        earliest(timeouts.fold(None, earliest), lost)
+        let of_all = earliest(self.shared.poll_timeout(), lost);
+        earliest(timeouts.fold(None, earliest), of_all)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.is_usable() {
+            let is_reachable = self.is_connected();
+            let (first, shared) = self.first_and_shared();
+            shared.handle_timeout(now, is_reachable, &mut first.log);
+        }
         for path in &mut self.paths {
             if self.shared.is_usable() {
                 path.handle_timeout(&mut self.shared, now);
@@ -224,6 +223,17 @@ impl Session {
             out.truncate(before);
         }
         sent
+    }
+
+    /// Begins a batch of packets like `like`, which [`Self::transmit`] built at `now`; `None` if it
+    /// might build other ones.
+    pub(crate) fn stretch(
+        &mut self,
+        now: Instant,
+        like: PacketEnvelope,
+    ) -> Option<PacketBatch<'_>> {
+        let (path, shared) = self.first_and_shared();
+        path.stretch(shared, now, like)
     }
 
     fn transmit_on_any(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PacketEnvelope> {

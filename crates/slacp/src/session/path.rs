@@ -4,20 +4,37 @@
 //! session. What the paths carry is in [`SharedState`]; a path borrows it to handle an input or to
 //! build a packet.
 
+mod acks;
+mod discovery;
+mod doubt;
+mod keys;
+mod liveness;
+mod membership;
+mod outage;
+mod payload;
+mod rate;
+mod receive;
+mod receiver;
+mod send;
+mod sender;
+mod stretch;
+mod timers;
+
 use std::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::{BitRate, ByteCount, Instant};
 
-use super::discovery::PathDiscovery;
-use super::keys::SessionKeys;
-use super::link_watch::LinkWatch;
-use super::links::LinkMembership;
-use super::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
-use super::outage::OutageState;
-use super::receiver::ReceiveSide;
-use super::sender::SendSide;
+use self::discovery::PathDiscovery;
+use self::keys::SessionKeys;
+use self::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
+use self::membership::LinkMembership;
+use self::outage::OutageState;
+use self::rate::LinkWatch;
+use self::receiver::ReceiveSide;
+use self::sender::SendSide;
+pub(crate) use self::stretch::PacketBatch;
 use super::{Peer, SharedState, ip_udp_overhead, limits};
 use crate::event_log::EventLog;
 use crate::keys::phases::{HandshakeKeys, KeyPhases};

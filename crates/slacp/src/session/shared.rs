@@ -4,16 +4,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use units::{BitRate, ByteCount, Instant};
+
 use super::life_cycle::LifeCycle;
-use super::{limits, unsent_limit};
+use super::{Wake, limits, unsent_limit};
 use crate::channels::{InboundChannels, OutboundChannels};
+use crate::event_log::EventLog;
 use crate::scheduler::{ClassScheduler, NextTurn, TrafficKind};
 use crate::spare::FreeSpare as _;
 use crate::streams::StreamSet;
 use crate::streams::flow::PeerLimits;
 use crate::wire::frame::{self, Frame};
 use crate::{ClassId, ClassStats, Config, Event, StopAnnouncement};
-use units::{BitRate, ByteCount, Instant};
 
 /// The state that all paths of a session share.
 pub(crate) struct SharedState {
@@ -77,6 +79,20 @@ impl SharedState {
     /// Returns whether [`Self::poll_event`] would return an event.
     pub(super) fn has_event(&self) -> bool {
         self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
+    }
+
+    /// The time of the next [`Self::handle_timeout`].
+    pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        let streams = [self.streams.reset_timeout(), self.streams.rest_timeout()];
+        let all = streams.into_iter().chain([self.inbound.poll_timeout()]);
+        all.flatten().min().map(|time| (time, Wake::Delivery))
+    }
+
+    /// Ends streams and packets that have waited too long. The peer `is_reachable` if any path is.
+    pub(super) fn handle_timeout(&mut self, now: Instant, is_reachable: bool, log: &mut EventLog) {
+        self.streams.end_resets(now, is_reachable);
+        self.streams.return_windows(now);
+        self.inbound.handle_timeout(now, log);
     }
 
     /// Bytes held by streams and channels.

@@ -60,7 +60,7 @@ fn session(config: &Config) -> Session {
     let successor = true;
     let peer =
         Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving, successor };
-    Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
+    Session::new(at(0), config, keys, &peer, true, None, &Secret::new([8; 32]))
 }
 
 fn frame(frame: &Frame) -> Vec<u8> {

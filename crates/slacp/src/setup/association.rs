@@ -343,7 +343,7 @@ impl HubAssociation {
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
         let config = core.link_config(self.link);
-        let mut session = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
+        let mut session = Session::new(now, &config, keys, &peer, false, Some(rtt), &seed);
         drop(config);
         // The hub keeps the session tentative until the first data packet.
         session.ping();

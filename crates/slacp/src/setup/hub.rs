@@ -108,7 +108,7 @@ struct KnownPeer {
     session: Option<SessionId>,
     tentative: Option<Box<TentativeSession>>,
     /// Further links of the session that were answered, at most one of each number.
-    joining: Vec<Box<TentativeLink>>,
+    joining: Vec<TentativeLink>,
     replacement: ReplacementPolicy,
 }
 
@@ -534,7 +534,7 @@ impl Hub {
         let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
         let seed = core.seed();
         let config = own.as_ref().unwrap_or(&core.config);
-        let mut session = Session::new(now, config, keys, peer, true, None, &seed);
+        let mut session = Session::new(now, config, keys, &peer, true, None, &seed);
         if let Some(link) = link_of(&ours, &params) {
             session.enable_links(link);
         }

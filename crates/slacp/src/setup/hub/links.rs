@@ -26,9 +26,9 @@ impl Hub {
         &mut self,
         key: &PublicKey,
         is: impl Fn(&TentativeLink) -> bool,
-    ) -> Option<Box<TentativeLink>> {
+    ) -> Option<TentativeLink> {
         let joining = &mut self.peers.get_mut(key)?.joining;
-        let found = joining.swap_remove(joining.iter().position(|it| is(it))?);
+        let found = joining.swap_remove(joining.iter().position(is)?);
         self.answered.remove(&found.initiation.knock);
         self.expiries.remove(&(found.initiation.answered + CONFIRM, *key));
         Some(found)
@@ -79,7 +79,7 @@ impl Hub {
         let (answered, last_answered) = (now, now);
         let initiation = AnsweredInitiation { knock, from, answer, answered, last_answered, index };
         let Some(known) = self.peers.get_mut(&key) else { return };
-        known.joining.push(Box::new(TentativeLink { name, link, initiation, path }));
+        known.joining.push(TentativeLink { name, link, initiation, path });
         self.answered.insert(knock, key);
         self.expiries.insert((now + CONFIRM, key));
     }
@@ -109,7 +109,7 @@ impl Hub {
             return None;
         }
         let id = known.session?;
-        let TentativeLink { mut path, initiation, .. } = *self.take_joining(&peer, is_first)?;
+        let TentativeLink { mut path, initiation, .. } = self.take_joining(&peer, is_first)?;
         core.release_index(initiation.index);
         path.begin_rtt(rtt);
         core.join(id, path);

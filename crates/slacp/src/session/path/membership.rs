@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::NEVER;
+use super::{SessionPath, SharedState};
 use crate::links::{LinkTurn, LinkView};
 use crate::pacer::{BURST, Pacer, portion_of};
-use crate::session::{SessionPath, SharedState};
 use crate::wire::frame::Frame;
 use crate::wire::packet::Index;
+
+/// A path among several does not end the session by its own outage. The session ends when no link
+/// has worked for [`Config::give_up`](crate::Config::give_up).
+const NEVER: Duration = Duration::from_secs(1 << 32);
 
 /// The state of a path as one link among several.
 pub(in crate::session) struct LinkMembership {
@@ -48,7 +51,7 @@ pub(in crate::session) struct LinkMembership {
     /// Encoded acknowledgements of other links to be sent over this one.
     pub(super) reports: Vec<Vec<u8>>,
     /// Frames that only this link may carry, such as those about its keys.
-    pub(in crate::session) frames: VecDeque<Frame<'static>>,
+    pub(super) frames: VecDeque<Frame<'static>>,
 }
 
 impl SessionPath {
@@ -64,12 +67,11 @@ impl SessionPath {
         self.enable_links(link);
         if let Some(membership) = &mut self.membership {
             membership.index = Some(index);
-            membership.has_siblings = true;
             // The other side may not know the link yet, so it carries only probes until one is
             // acknowledged.
             (membership.doubted, membership.turn) = (true, LinkTurn::Nothing);
         }
-        self.outage.set_give_up(NEVER);
+        self.set_siblings();
         // Logged packets have no link, so only those of the first path are logged.
         self.log.resize(0);
         // A hub adds the link only with its first authentic packet.
@@ -92,19 +94,21 @@ impl SessionPath {
     }
 
     /// Returns whether the session has several links, or had.
-    pub(in crate::session) fn has_siblings(&self) -> bool {
+    pub(super) fn has_siblings(&self) -> bool {
         self.membership.as_ref().is_some_and(|membership| membership.has_siblings)
     }
 
-    /// Records that the session has got another link.
-    pub(super) fn set_siblings(&mut self) {
+    /// Records that the session has several links. Returns how long an outage of this one could
+    /// last until it ended the session.
+    pub(in crate::session) fn set_siblings(&mut self) -> Duration {
         if let Some(membership) = &mut self.membership {
             membership.has_siblings = true;
         }
+        self.outage.set_give_up(NEVER)
     }
 
     /// Returns whether the peer has acknowledged a packet on this link.
-    pub(super) fn has_acknowledged(&self) -> bool {
+    pub(in crate::session) fn has_acknowledged(&self) -> bool {
         self.membership.as_ref().is_some_and(|membership| membership.has_acknowledged)
     }
 
@@ -114,7 +118,7 @@ impl SessionPath {
     }
 
     /// The measured state of the link.
-    pub(super) fn view(&self) -> LinkView {
+    pub(in crate::session) fn view(&self) -> LinkView {
         LinkView {
             // Two clocks cannot tell the directions apart.
             delay: self.rtt.smoothed() / 2,
@@ -125,7 +129,7 @@ impl SessionPath {
     }
 
     /// Sets the data that the link may carry. `others` is as for [`LinkMembership::other_links`].
-    pub(super) fn set_turn(
+    pub(in crate::session) fn set_turn(
         &mut self,
         turn: LinkTurn,
         others: Option<(BitRate, Duration)>,
@@ -138,7 +142,7 @@ impl SessionPath {
     }
 
     /// Limits the link to this portion of its configured rate.
-    pub(super) fn set_portion(&mut self, portion: f64) {
+    pub(in crate::session) fn set_portion(&mut self, portion: f64) {
         if let Some(membership) = &mut self.membership {
             membership.portion = portion;
         }
@@ -149,13 +153,13 @@ impl SessionPath {
     }
 
     /// Returns whether this link may carry everything.
-    pub(in crate::session) fn takes_all(&self) -> bool {
+    pub(super) fn takes_all(&self) -> bool {
         self.turn() == LinkTurn::All
     }
 
     /// Returns whether this link may carry data that goes before new data. A slower link helps
     /// out if the quicker ones have more to retransmit than they can send soon.
-    pub(in crate::session) fn takes_urgent(&self, shared: &SharedState) -> bool {
+    pub(super) fn takes_urgent(&self, shared: &SharedState) -> bool {
         match self.turn() {
             LinkTurn::All => true,
             LinkTurn::Nothing => false,
@@ -164,7 +168,7 @@ impl SessionPath {
     }
 
     /// Returns whether this link may carry new data of a class.
-    pub(in crate::session) fn takes_class(&self, shared: &SharedState, class: usize) -> bool {
+    pub(super) fn takes_class(&self, shared: &SharedState, class: usize) -> bool {
         let Some(membership) = &self.membership else { return true };
         // A class keeps its link only while that works; otherwise its data takes any.
         let bound = shared.scheduler.link(class).filter(|link| membership.works(*link));
@@ -205,7 +209,7 @@ impl SessionPath {
     }
 
     /// Returns whether frames wait that only this link may carry.
-    pub(in crate::session) fn has_own_frames(&self) -> bool {
+    pub(super) fn has_own_frames(&self) -> bool {
         let waits = |membership: &LinkMembership| {
             !membership.frames.is_empty() || !membership.reports.is_empty()
         };
@@ -221,7 +225,7 @@ impl SessionPath {
     }
 
     /// The time at which this link's own pacer has room; zero if the rate is measured.
-    pub(in crate::session) fn link_free_at(&self) -> Instant {
+    pub(super) fn link_free_at(&self) -> Instant {
         // With a measured rate the session paces itself.
         let configured = self.rate.shared().is_some();
         let membership = self.membership.as_ref().filter(|_| configured);
@@ -229,7 +233,7 @@ impl SessionPath {
     }
 
     /// Charges a packet to this link's own pacer.
-    pub(in crate::session) fn occupy_link(&mut self, now: Instant, bytes: u64) {
+    pub(super) fn occupy_link(&mut self, now: Instant, bytes: u64) {
         let rate = self.rate.shared();
         if let (Some(membership), Some(rate)) = (&mut self.membership, rate) {
             membership.pacer.set_rate(now, portion_of(rate, membership.portion));

@@ -14,22 +14,22 @@ use crate::recovery::received::ACK_DELAY;
 
 /// Times of the last packets in each direction, by kind.
 #[derive(Debug)]
-pub(super) struct ActivityTimes {
+pub(in crate::session) struct ActivityTimes {
     /// Arrival of the last authentic packet.
-    pub(super) heard: Instant,
+    pub(in crate::session) heard: Instant,
     /// Arrival of the last packet with more than a PING.
     pub(super) carried: Instant,
     /// Arrival of the last acknowledgement of new packets.
     pub(super) progress: Instant,
     /// Sending time of the newest acknowledged packet.
-    pub(super) acknowledged: Instant,
+    pub(in crate::session) acknowledged: Instant,
     /// Sending time of the last packet of any kind.
     pub(super) sent: Instant,
     /// Sending time of the last ack-eliciting packet.
     pub(super) eliciting: Instant,
     /// Sending time of the last packet whose contents must arrive.
     pub(super) loaded: Instant,
-    /// The time when memory was last freed (`session/rest.rs`).
+    /// The time when memory was last freed.
     pub(super) rested: Instant,
 }
 
@@ -50,7 +50,7 @@ impl ActivityTimes {
 
 /// The keepalive timer.
 #[derive(Debug)]
-pub(super) struct KeepaliveTimer {
+pub(in crate::session) struct KeepaliveTimer {
     pub(super) interval: Duration,
     /// Idle time after which a keepalive is sent: the interval plus jitter, so that sessions that
     /// became idle together do not send theirs together.
@@ -83,7 +83,7 @@ impl KeepaliveTimer {
 
 /// The probe timer. A probe is a packet with a PING.
 #[derive(Debug)]
-pub(super) struct ProbeTimer {
+pub(in crate::session) struct ProbeTimer {
     /// The next packet is to be a probe.
     pending: bool,
     /// The probe is to be small and to carry an acknowledgement: a path that drops large packets
@@ -102,7 +102,7 @@ impl ProbeTimer {
         Self { pending: false, is_small: false, next: now, backoff, size_tested_at: now }
     }
 
-    pub(super) fn is_pending(&self) -> bool {
+    pub(in crate::session) fn is_pending(&self) -> bool {
         self.pending
     }
 
@@ -127,14 +127,14 @@ impl ProbeTimer {
     }
 
     /// Makes the next probe due at `at` if it would be later.
-    pub(super) fn hasten(&mut self, at: Instant) {
+    pub(in crate::session) fn hasten(&mut self, at: Instant) {
         self.next = self.next.min(at);
     }
 }
 
 impl SessionPath {
     /// Makes the next packet a PING, which the peer must acknowledge.
-    pub(super) fn ping(&mut self) {
+    pub(in crate::session) fn ping(&mut self) {
         self.probes.request();
     }
 

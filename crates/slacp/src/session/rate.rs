@@ -1,15 +1,12 @@
-//! The rates of a session's paths. What the owner is told about the rate, and what it sets, concerns
-//! the first path.
+//! The rate of a session, which is that of its first path.
 
 use core::time::Duration;
 
 use units::{BitRate, Instant};
 
-use super::{LEAST_RTT, Session, SessionPath, SharedState, unsent_limit};
-use crate::event_log::LogEvent;
-use crate::rate::{Allowance, Auto, Change, Grant, Spent, Switch};
-use crate::streams::flow::SessionPace;
-use crate::{Event, PathKey, PathMemory, Rate, RateError};
+use super::Session;
+use crate::rate::{Allowance, Auto, Grant, Spent, Switch};
+use crate::{PathKey, PathMemory, Rate, RateError};
 
 impl Session {
     /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session,
@@ -130,64 +127,5 @@ impl Session {
     /// Returns which law of the rate, measured or reported, has come into use since the last call.
     pub(crate) fn take_switch(&mut self) -> Option<Switch> {
         self.first_mut().rate.take_switch()
-    }
-}
-
-impl SessionPath {
-    /// The measurements of the path that a later session can start from; `None` if there are none.
-    pub(super) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
-        self.rate.auto()?.memory(now)
-    }
-
-    /// Turns ECN on while the rate is measured, and off otherwise.
-    pub(super) fn update_ecn_use(&mut self) {
-        self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
-    }
-
-    /// Time that a full packet takes on the link; zero while no rate is known.
-    pub(super) fn packet_time(&self) -> Duration {
-        let bits = self.discovery.pmtu.size() as u64 * 8;
-        let rate = self.rate.rate().bits_per_second();
-        Duration::from_nanos((bits * 1_000_000_000).checked_div(rate).unwrap_or(0))
-    }
-
-    /// Reports the circuit breaker's state changes to the owner and the log.
-    fn report_breaker(&mut self, shared: &mut SharedState, now: Instant) {
-        let Some(change) = self.rate.take_change() else { return };
-        let (rate, told) = (self.rate.rate(), self.rate.shared().unwrap_or_default());
-        match change {
-            Change::Tripped => {
-                self.counters.trips += 1;
-                self.report(shared, Event::Tripped { rate, instead_of: told });
-                self.log.record(now, || LogEvent::BreakerTripped { rate });
-            }
-            Change::Again => self.log.record(now, || LogEvent::BreakerTripped { rate }),
-            Change::Trial => self.log.record(now, || LogEvent::BreakerTries { rate }),
-            Change::Closed => {
-                self.report(shared, Event::Restored { rate });
-                self.log.record(now, || LogEvent::BreakerClosed { rate });
-            }
-        }
-    }
-
-    /// Passes the current rate on to the event log, the FEC budget and the streams.
-    pub(super) fn rate_changed(&mut self, shared: &mut SharedState, now: Instant) {
-        self.report_breaker(shared, now);
-        let rate = self.rate.rate();
-        self.log.record(now, || LogEvent::Rate { rate });
-        self.sender.planner.set_rate(now, rate);
-        shared.streams.set_unsent_limit(unsent_limit(rate, shared.on_demand));
-        self.update_pace(shared);
-    }
-
-    /// Updates the RTT and the rates that the streams size their windows by. With several links the
-    /// session sizes the windows for all of them together.
-    pub(super) fn update_pace(&self, shared: &mut SharedState) {
-        if self.has_siblings() {
-            return;
-        }
-        let rtt = self.rtt.smoothed().max(LEAST_RTT);
-        let rates = [self.rate.rate(), self.remote.rate];
-        shared.streams.set_pace(SessionPace { rtt, rates });
     }
 }

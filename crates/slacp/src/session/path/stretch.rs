@@ -8,8 +8,9 @@ use units::Instant;
 
 use super::payload::PacketBuilder;
 use super::send::{FAST_RATE, PacketRecord};
-use super::{PacketEnvelope, Session, SessionPath, SharedState, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::scheduler::NextTurn;
+use crate::session::{PacketEnvelope, ip_udp_overhead};
 use crate::wire::packet::TAG;
 
 /// Further packets like the one that a session has just built.
@@ -27,30 +28,28 @@ pub(crate) struct PacketBatch<'a> {
     filled: u64,
 }
 
-impl Session {
+impl SessionPath {
     /// Begins a batch of packets like `like`, which was built at `now`; `None` if
     /// [`Self::transmit`] might build other ones.
-    pub(crate) fn stretch(
-        &mut self,
+    pub(in crate::session) fn stretch<'a>(
+        &'a mut self,
+        shared: &'a mut SharedState,
         now: Instant,
         like: PacketEnvelope,
-    ) -> Option<PacketBatch<'_>> {
-        let (path, shared) = self.first_and_shared();
+    ) -> Option<PacketBatch<'a>> {
         // A measured rate may want a MARK in any packet.
-        let is_fast = path.rate.rate() >= FAST_RATE && path.rate.auto().is_none();
-        if !is_fast || like.is_control || !path.is_quiet(shared, now) {
+        let is_fast = self.rate.rate() >= FAST_RATE && self.rate.auto().is_none();
+        if !is_fast || like.is_control || !self.is_quiet(shared, now) {
             return None;
         }
-        let next = path.next_data(shared, now).filter(|next| shared.is_all_that_waits(next))?;
+        let next = self.next_data(shared, now).filter(|next| shared.is_all_that_waits(next))?;
         if shared.scheduler.dscp(next.class) != like.dscp {
             return None;
         }
         let len = like.size.get() as usize - ip_udp_overhead(like.to);
-        Some(PacketBatch { path, shared, now, like, len, next, filled: 0 })
+        Some(PacketBatch { path: self, shared, now, like, len, next, filled: 0 })
     }
-}
 
-impl SessionPath {
     /// Returns whether only new data is due until an event or a timer.
     fn is_quiet(&self, shared: &SharedState, now: Instant) -> bool {
         let is_later = |time: Option<Instant>| time.is_none_or(|time| time > now);

@@ -8,12 +8,13 @@ use smallvec::smallvec;
 use units::Instant;
 
 use super::send::PacketRecord;
-use super::{PacketEnvelope, SessionPath, SharedState, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::path::migration::PathValidation;
 use crate::path::pmtu::PmtuSearch;
 use crate::path::rtt::RttEstimator;
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::SentContent;
+use crate::session::{PacketEnvelope, ip_udp_overhead};
 use crate::wire::frame::Frame;
 use crate::wire::packet::TAG;
 use crate::{Event, PathMemory};
@@ -26,8 +27,8 @@ const UNNOTICED: Duration = Duration::from_millis(10);
 const PROBE_EVERY: u64 = 64;
 
 /// Validation of new addresses, and the packet size that the path carries. The address in use is in
-/// [`RemoteEnd`](super::path::RemoteEnd).
-pub(super) struct PathDiscovery {
+/// [`RemoteEnd`](super::RemoteEnd).
+pub(in crate::session) struct PathDiscovery {
     pub(super) validation: PathValidation,
     /// The address that the path has just left, and the measurements of that path.
     former: Option<(SocketAddr, Option<PathMemory>)>,
@@ -53,14 +54,14 @@ impl PathDiscovery {
     }
 
     /// Returns the address that was left since the last call, and the measurements of that path.
-    pub(super) fn take_former(&mut self) -> Option<(SocketAddr, Option<PathMemory>)> {
+    pub(in crate::session) fn take_former(&mut self) -> Option<(SocketAddr, Option<PathMemory>)> {
         self.former.take()
     }
 }
 
 impl SessionPath {
     /// Maximum time for the answer to a path challenge.
-    pub(super) fn challenge_delay(&self) -> Duration {
+    pub(in crate::session) fn challenge_delay(&self) -> Duration {
         self.rtt.probe_delay(ACK_DELAY)
     }
 
@@ -115,7 +116,7 @@ impl SessionPath {
     }
 
     /// The time at which the next larger packet size is to be tried.
-    pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
+    pub(in crate::session) fn mtu_probe_at(&self) -> Option<Instant> {
         let wanted = self.discovery.pmtu.probe_at()?;
         let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
         // The small PING after the last probe goes first, so that a loss shows at once.

@@ -13,10 +13,10 @@ use crate::wire::frame::{
 };
 
 /// The receiving side of a path. What the packets carry is in [`SharedState`](super::SharedState).
-pub(super) struct ReceiveSide {
-    pub(super) received: ReceivedPackets,
+pub(in crate::session) struct ReceiveSide {
+    pub(in crate::session) received: ReceivedPackets,
     pub(super) ecn: Tally,
-    pub(super) decoder: FecDecoder,
+    pub(in crate::session) decoder: FecDecoder,
     /// Header contexts that the peer has sent over this link.
     headers: Decompressor,
 }

@@ -13,7 +13,7 @@ use crate::wire::frame::Frame;
 use crate::wire::packet::PacketHeader;
 
 /// The keys in use, and the schedule of their renewal. Packets count in both directions.
-pub(super) struct SessionKeys {
+pub(in crate::session) struct SessionKeys {
     phases: KeyPhases,
     after: Duration,
     packets: u64,

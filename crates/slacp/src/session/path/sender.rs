@@ -30,9 +30,9 @@ const MAX_SKIP_DELAY: u64 = 4096;
 const RECENT: u64 = 1 << 16;
 
 /// The sending side of a path. The data that waits is in [`SharedState`](super::SharedState).
-pub(super) struct SendSide {
-    pub(super) sent: SentPackets,
-    pub(super) planner: RepairPlanner,
+pub(in crate::session) struct SendSide {
+    pub(in crate::session) sent: SentPackets,
+    pub(in crate::session) planner: RepairPlanner,
     /// Header contexts that the peer keeps for this link.
     headers: Compressor,
     /// Second copies of retransmissions, with their due times.
@@ -133,7 +133,7 @@ impl SendSide {
     }
 
     /// The floor to send in SETTLED; `None` if none is due.
-    pub(super) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
+    pub(in crate::session) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
         if self.sent.settled() == self.settled {
             return None;
         }

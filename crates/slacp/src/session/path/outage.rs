@@ -27,7 +27,7 @@ use crate::recovery::sent::AckedPackets;
 /// In a trial data is sent again although nothing is acknowledged yet. An outage that lasts
 /// [`Config::give_up`](crate::Config::give_up) ends the session.
 #[derive(Debug)]
-pub(super) struct OutageState {
+pub(in crate::session) struct OutageState {
     /// Set while one or both directions of the link are silent.
     fade: Option<FadeState>,
     /// End of the last outage.
@@ -48,7 +48,7 @@ impl OutageState {
     }
 
     /// Returns whether only probes may be sent.
-    pub(super) fn is_frozen(&self) -> bool {
+    pub(in crate::session) fn is_frozen(&self) -> bool {
         self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none())
     }
 
@@ -76,7 +76,7 @@ impl OutageState {
 
 impl SessionPath {
     /// Returns whether packets of this side arrive and their acknowledgements return.
-    pub(super) fn is_reachable(&self) -> bool {
+    pub(in crate::session) fn is_reachable(&self) -> bool {
         self.outage.fade.is_none()
     }
 

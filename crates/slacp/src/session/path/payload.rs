@@ -5,12 +5,13 @@ use core::ops::Range;
 
 use units::Instant;
 
-use super::{SessionPath, SharedState, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::channels::{CoDelParams, PacketForm, PacketPiece, PieceRoom};
 use crate::event_log::{LogEvent, PayloadUnit};
 use crate::recovery::planner::SourceProtection;
 use crate::recovery::sent::{SentContent, SentContents};
 use crate::scheduler::{NextTurn, TrafficKind, Waiting};
+use crate::session::ip_udp_overhead;
 use crate::streams::StreamChunk;
 use crate::wire::frame::{
     self, ChannelAnnouncement, CompressedFrame, ContextPacket, Frame, STREAM_OVERHEAD,
@@ -19,7 +20,7 @@ use crate::wire::frame::{
 use crate::wire::packet::TAG;
 
 /// A packet under construction.
-pub(super) struct PacketBuilder<'a> {
+pub(in crate::session) struct PacketBuilder<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
     /// Offsets of the packet and of its frames in `out`.
@@ -48,7 +49,7 @@ pub(super) struct PacketBuilder<'a> {
 
 impl<'a> PacketBuilder<'a> {
     /// Starts packet `number` of at most `len` bytes, whose header is at the end of `out`.
-    pub(super) fn new(
+    pub(in crate::session) fn new(
         number: u64,
         out: &'a mut Vec<u8>,
         header: &Range<usize>,
@@ -89,7 +90,7 @@ impl<'a> PacketBuilder<'a> {
 
 impl SessionPath {
     /// Returns whether frames wait that go before new data.
-    pub(super) fn has_urgent(&self, shared: &SharedState) -> bool {
+    pub(in crate::session) fn has_urgent(&self, shared: &SharedState) -> bool {
         let waits = shared.streams.has_urgent() || shared.outbound.has_urgent();
         self.has_own_frames() || waits && self.takes_urgent(shared)
     }
@@ -102,7 +103,11 @@ impl SessionPath {
     }
 
     /// The scheduler's choice of new data to send now.
-    pub(super) fn next_data(&self, shared: &SharedState, now: Instant) -> Option<NextTurn> {
+    pub(in crate::session) fn next_data(
+        &self,
+        shared: &SharedState,
+        now: Instant,
+    ) -> Option<NextTurn> {
         if self.held_back {
             return None;
         }
@@ -123,7 +128,7 @@ impl SessionPath {
 
     /// The time from which the guarantee of one of its classes with data puts the session before
     /// others.
-    pub(super) fn class_claim(&self, shared: &SharedState) -> Option<Instant> {
+    pub(in crate::session) fn class_claim(&self, shared: &SharedState) -> Option<Instant> {
         let scheduler = &shared.scheduler;
         (scheduler.guaranteed() > 0)
             .then(|| scheduler.claims_at(|class| self.has_waiting(shared, class)))
@@ -131,7 +136,11 @@ impl SessionPath {
     }
 
     /// Sum of the guarantees of those classes that have data, or had some lately, in bit/s.
-    pub(super) fn class_guarantees_in_use(&self, shared: &SharedState, now: Instant) -> u64 {
+    pub(in crate::session) fn class_guarantees_in_use(
+        &self,
+        shared: &SharedState,
+        now: Instant,
+    ) -> u64 {
         shared.scheduler.guaranteed_in_use(now, |class| self.has_waiting(shared, class))
     }
 
@@ -203,7 +212,7 @@ impl SessionPath {
 
     /// Writes new data in scheduler order; `false` if none fits or may be sent. The class of the
     /// first piece is charged for the packet's headers and tag.
-    pub(super) fn write_new(
+    pub(in crate::session) fn write_new(
         &mut self,
         shared: &mut SharedState,
         now: Instant,

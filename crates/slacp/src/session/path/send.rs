@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use units::{BitRate, ByteCount, Instant, earliest};
 
 use super::payload::PacketBuilder;
-use super::{PacketEnvelope, SessionPath, SharedState, Wake, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::event_log::LogEvent;
 use crate::keys::crypto::BLOCK;
 use crate::rate::Auto;
 use crate::recovery::fec::{FecBlock, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::{SentContent, SentContents, SentPacket};
+use crate::session::{PacketEnvelope, Wake, ip_udp_overhead};
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, RepairFrame};
 use crate::wire::packet::{PacketHeader, TAG};
@@ -21,10 +22,10 @@ use crate::wire::packet::{PacketHeader, TAG};
 const BESIDE: usize = 9 + 1;
 
 /// The rate from which the processor is what limits a session.
-pub(super) const FAST_RATE: BitRate = BitRate::from_mbit(1000);
+pub(in crate::session) const FAST_RATE: BitRate = BitRate::from_mbit(1000);
 
 /// The contents of a packet that are recorded until it is acknowledged.
-pub(super) struct PacketRecord {
+pub(in crate::session) struct PacketRecord {
     pub(super) cargo: SentContents,
     /// Its frames, if it is a FEC source.
     pub(super) source: Option<Box<[u8]>>,
@@ -37,7 +38,7 @@ pub(super) struct PacketRecord {
 impl SessionPath {
     /// The earliest time [`Self::transmit`] may have a packet, as far as is known;
     /// [`Instant::ZERO`] for now.
-    pub(super) fn send_time(&self, shared: &SharedState) -> Option<(Instant, Wake)> {
+    pub(in crate::session) fn send_time(&self, shared: &SharedState) -> Option<(Instant, Wake)> {
         // Probes leave even at rate 0.
         let payload = if self.probes.is_pending() {
             Some(Instant::ZERO)
@@ -61,7 +62,7 @@ impl SessionPath {
 
     /// The earliest time at which payload may be sent; `None` in an outage, or while too much is in
     /// flight.
-    pub(super) fn may_send_at(&self) -> Option<Instant> {
+    pub(in crate::session) fn may_send_at(&self) -> Option<Instant> {
         if self.outage.is_frozen() || self.sender.is_full() {
             return None;
         }
@@ -112,7 +113,7 @@ impl SessionPath {
         self.receiver.received.report_at(rtt, companion.max(ACK_DELAY))
     }
 
-    pub(super) fn ack_is_due(&self, shared: &SharedState, now: Instant) -> bool {
+    pub(in crate::session) fn ack_is_due(&self, shared: &SharedState, now: Instant) -> bool {
         self.report_at(shared).is_some_and(|time| time <= now)
     }
 
@@ -133,13 +134,13 @@ impl SessionPath {
 
     /// Appends the next packet to `out`. Returns `None` if there is nothing to send; the caller
     /// then discards what was appended.
-    pub(super) fn transmit(
+    pub(in crate::session) fn transmit(
         &mut self,
         shared: &mut SharedState,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<PacketEnvelope> {
-        let (number, start) = (self.sender.sent.next_number(), out.len());
+        let number = self.sender.sent.next_number();
         let header = self.write_header(number, out);
         if let Some(sent) = self.transmit_path(shared, now, &header, out) {
             return Some(sent);
@@ -152,43 +153,14 @@ impl SessionPath {
         if self.adds_ping_to_ack(shared, now) {
             self.ping();
         }
-        // A probe must arrive even if the path MTU has shrunk.
-        let size = match (self.probes.is_pending(), self.probes.is_pending_small()) {
-            (false, _) => self.discovery.pmtu.size(),
-            (true, false) => self.discovery.pmtu.base(),
-            (true, true) => self.discovery.pmtu.least(),
-        };
-        let mut packet = PacketBuilder::new(number, out, &header, size - ip_udp_overhead(to) - TAG);
+        let most = self.next_size() - ip_udp_overhead(to) - TAG;
+        let mut packet = PacketBuilder::new(number, out, &header, most);
         let repairs = self.counters.repairs_sent;
         let eliciting = self.fill(shared, now, &mut packet);
         if packet.is_empty() {
             return None;
         }
-        let PacketBuilder {
-            cargo,
-            source,
-            protection,
-            is_new,
-            dscp,
-            has_ping: asks,
-            reports_loss: reports,
-            ..
-        } = packet;
-        // A clean link sends no repairs, so neither side keeps sources.
-        let is_clean = self.loss.is_clean();
-        let source = source && !is_clean;
-        if source {
-            PacketHeader::mark_source(&mut out[start..]);
-            self.sender.planner.record_source(now, number, protection, &self.loss);
-        } else if reports && !eliciting && !is_clean {
-            PacketHeader::mark_source(&mut out[start..]);
-            let (frames, run) = (&out[header.end..], self.loss.longest_run());
-            self.sender.planner.protect_report(now, number, frames, run);
-        }
-        let source = source.then(|| out[header.end..].into());
-        // PING is not control: it must not overtake data, so that its acknowledgement covers all
-        // data before it.
-        let kept = PacketRecord { cargo, source, is_control: !is_new && !asks, dscp };
+        let kept = self.protect(now, packet, eliciting);
         let sent = self.seal(shared, now, &header, out, to, eliciting.then_some(kept));
         if let Some(sent) = &sent
             && self.counters.repairs_sent > repairs
@@ -198,8 +170,38 @@ impl SessionPath {
         sent
     }
 
+    /// The maximum size of the next IP packet. A probe must arrive even if the path MTU has shrunk.
+    fn next_size(&self) -> usize {
+        match (self.probes.is_pending(), self.probes.is_pending_small()) {
+            (false, _) => self.discovery.pmtu.size(),
+            (true, false) => self.discovery.pmtu.base(),
+            (true, true) => self.discovery.pmtu.least(),
+        }
+    }
+
+    /// Lets repairs protect a packet that has been filled. Returns what is recorded of it.
+    fn protect(&mut self, now: Instant, packet: PacketBuilder, eliciting: bool) -> PacketRecord {
+        let PacketBuilder { number, out, at, start, cargo, dscp, .. } = packet;
+        // A clean link sends no repairs, so neither side keeps sources.
+        let is_clean = self.loss.is_clean();
+        let is_source = packet.source && !is_clean;
+        if is_source {
+            PacketHeader::mark_source(&mut out[at..]);
+            self.sender.planner.record_source(now, number, packet.protection, &self.loss);
+        } else if packet.reports_loss && !eliciting && !is_clean {
+            PacketHeader::mark_source(&mut out[at..]);
+            let run = self.loss.longest_run();
+            self.sender.planner.protect_report(now, number, &out[start..], run);
+        }
+        let source = is_source.then(|| out[start..].into());
+        // PING is not control: it must not overtake data, so that its acknowledgement covers all
+        // data before it.
+        let is_control = !packet.is_new && !packet.has_ping;
+        PacketRecord { cargo, source, is_control, dscp }
+    }
+
     /// Appends the header of packet `number` to `out`; returns its range.
-    pub(super) fn write_header(&self, number: u64, out: &mut Vec<u8>) -> Range<usize> {
+    pub(in crate::session) fn write_header(&self, number: u64, out: &mut Vec<u8>) -> Range<usize> {
         let start = out.len();
         let header =
             PacketHeader::new(self.remote.index, number, self.sender.sent.acked_end(), false);
@@ -209,7 +211,7 @@ impl SessionPath {
 
     /// Records and seals the last packet in `out`, which begins with `header`. With `kept` it
     /// awaits an acknowledgement.
-    pub(super) fn seal(
+    pub(in crate::session) fn seal(
         &mut self,
         shared: &mut SharedState,
         now: Instant,
@@ -356,7 +358,7 @@ impl SessionPath {
     /// Shortens the packet so that a repair of it fits into another packet, whatever the length of
     /// its header. A clean link needs no repairs; at a high rate, packets then end with a whole AES
     /// block, because a partial block takes a pass of its own.
-    pub(super) fn leave_room(&self, packet: &mut PacketBuilder) {
+    pub(in crate::session) fn leave_room(&self, packet: &mut PacketBuilder) {
         if self.rate.rate() >= FAST_RATE && self.loss.is_clean() {
             packet.end -= (packet.end - packet.start) % BLOCK;
         } else {

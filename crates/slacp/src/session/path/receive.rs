@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use super::{SessionPath, SharedState, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::StopAnnouncement;
 use crate::event_log::LogEvent;
 use crate::keys::phases::RekeyError;
 use crate::recovery::sent::AckError;
+use crate::session::ip_udp_overhead;
 use crate::streams::ProtocolError;
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, RepairFrame};
