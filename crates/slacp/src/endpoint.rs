@@ -136,10 +136,10 @@ impl Endpoint {
                 let session = self.core.sessions.get_mut(id)?;
                 session.handle_packet(now, from, ecn, header, datagram).then_some(id)
             }
-            (Some(IndexOwner::Member(id, link)), _) => {
+            (Some(IndexOwner::Link(id, link)), _) => {
                 let along = (from, self.core.ecn_received);
                 let session = self.core.sessions.get_mut(id)?;
-                let taken = session.handle_member_packet(now, link, along, header, datagram);
+                let taken = session.handle_link_packet(now, link, along, header, datagram);
                 taken.then_some(id)
             }
             (Some(IndexOwner::Joining(peer)), EndpointRole::Hub(hub)) => {
@@ -188,7 +188,7 @@ impl Endpoint {
     pub fn link_of(&self, datagram: &[u8]) -> u8 {
         let Some(Datagram::Data(header)) = packet::parse(datagram) else { return 0 };
         match self.core.indices.get(&header.receiver) {
-            Some(IndexOwner::Member(_, link)) => *link,
+            Some(IndexOwner::Link(_, link)) => *link,
             Some(IndexOwner::Session(id)) => {
                 self.core.session(*id).and_then(Session::link).unwrap_or(0)
             }
@@ -249,12 +249,12 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`] if the session does not exist or is over.
     pub fn set_event_log(&mut self, id: SessionId, events: usize) -> Result<(), StreamError> {
-        self.with(id, |session| session.log.resize(events))
+        self.with(id, |session| session.log_mut().resize(events))
     }
 
     /// Like [`Self::poll_log`], but for one session.
     pub fn poll_session_log(&mut self, id: SessionId) -> Option<LogEntry> {
-        let (time, event) = self.core.with(id, |session| session.log.poll())??;
+        let (time, event) = self.core.with(id, |session| session.log_mut().poll())??;
         Some(LogEntry { time, session: id, event })
     }
 

@@ -215,7 +215,7 @@ fn set_up() -> Session {
         leaving: true,
         successor: true,
     };
-    Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
+    Session::new(Instant::ZERO, &config(), keys, &peer, true, None, &Secret::new([8; 32]))
 }
 
 /// Acts as the owner: reads and writes whatever it can, echoes packets, refuses every third stream
@@ -233,7 +233,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
     }
     for id in known.descending().flatten().take(64).collect::<Vec<u64>>() {
         let stream = crate::StreamId(id);
-        let streams = &mut session.streams;
+        let streams = &mut session.shared.streams;
         let _ = streams.write(stream, &buffer[..100]);
         while matches!(streams.read(Instant::ZERO, stream, &mut buffer), Ok(ReadOutcome::Data(_))) {
         }

@@ -1,64 +1,36 @@
 //! One session between a terminal and a hub (`docs/slacp.md`).
 
-mod acks;
 mod close;
-mod keys;
 mod life_cycle;
-mod link_watch;
 mod links;
-mod liveness;
-mod outage;
 mod path;
-mod payload;
-mod receive;
-mod receiver;
-mod rest;
-mod send;
-mod sender;
-mod stretch;
-mod time;
+mod rate;
+mod shared;
 
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use units::{BitRate, ByteCount, Instant};
 
-use self::keys::SessionKeys;
-use self::life_cycle::LifeCycle;
-use self::link_watch::LinkWatch;
 pub(crate) use self::links::IncumbentSession;
-use self::links::{LinkMembership, SessionLinks};
-use self::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
-use self::outage::OutageState;
-use self::path::SessionPath;
-use self::receiver::ReceiveSide;
-use self::sender::SendSide;
+use self::links::SessionLinks;
+use self::path::PacketBatch;
+pub(crate) use self::path::SessionPath;
+pub(crate) use self::shared::SharedState;
 use crate::channels::CONTEXTS;
-use crate::event_log::{EventLog, LogEvent};
+use crate::event_log::EventLog;
 use crate::handshake::HandshakeParams;
-use crate::keys::phases::{HandshakeKeys, KeyPhases};
-use crate::keys::secret::{Secret, draw};
-use crate::path::loss::LossMeter;
-use crate::path::rtt::{FirstRtt, RttEstimator};
-use crate::rate::ecn::Marking;
-use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
-use crate::recovery::LossDetection;
-use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::keys::phases::HandshakeKeys;
+use crate::keys::secret::Secret;
+use crate::path::fade::FadedSessions;
+use crate::path::rtt::FirstRtt;
 use crate::scheduler::ClassRates;
 use crate::stats::{ChannelStats, ClassStats, SessionStats};
-use crate::streams::StreamSet;
-use crate::streams::flow::{PeerLimits, SessionPace};
+use crate::streams::flow::PeerLimits;
 use crate::wire::ecn::Ecn;
-use crate::wire::frame::{self, CHANNEL_SIZE};
 use crate::wire::open::OpeningFeatures;
-use crate::wire::packet::{Index, PacketHeader, TAG};
-use crate::{
-    ChannelError, ChannelId, ClassId, Config, Event, PathKey, PathMemory, PublicKey, Rate,
-    RateError, StopAnnouncement,
-};
+use crate::wire::packet::{Index, PacketHeader};
+use crate::{ChannelError, ChannelId, ClassId, Config, Event, PublicKey};
 
 /// The reason for a session's next timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +66,7 @@ pub enum Wake {
     Rest,
 }
 
-/// The peer's identity and address, and the parameters of its handshake.
+/// The peer's identity and address, and the parameters of its handshake over one path.
 pub(crate) struct Peer {
     pub(crate) key: PublicKey,
     pub(crate) address: SocketAddr,
@@ -145,47 +117,30 @@ pub(crate) struct PacketEnvelope {
     pub(crate) link: u8,
 }
 
-/// A session with a peer, from the end of its handshake on. Its life cycle is in
-/// `session/life_cycle.rs`.
+/// The peer of a session on all its paths.
+pub(crate) struct SessionPeer {
+    pub(crate) key: PublicKey,
+    /// The limits of the first handshake.
+    pub(crate) limits: PeerLimits,
+    /// The peer understands LEAVING.
+    leaving: bool,
+    /// The peer understands SUCCESSOR.
+    pub(crate) successor: bool,
+}
+
+/// A session with a peer, from the end of its handshake on: the state that all its paths share, and
+/// the paths, one for each link. Its life cycle is in `session/life_cycle.rs`.
 pub(crate) struct Session {
-    pub(crate) peer: Peer,
+    pub(crate) peer: SessionPeer,
     /// The session's name, the same on both sides.
     pub(crate) name: u64,
     /// Proves to the process that takes the hub's place whose session this is.
     pub(crate) token: u64,
-    /// Both sides run SLACP as a link layer ([`Config::link_layer`]).
-    link_layer: bool,
-    /// The link allocates capacity by what waits ([`Config::on_demand`]).
-    on_demand: bool,
-    /// The link below has no room for new data.
-    held_back: bool,
-    life: LifeCycle,
-    /// The peer's announcement that it is about to stop.
-    peer_farewell: Option<StopAnnouncement>,
-    keys: SessionKeys,
-    path: SessionPath,
-    rtt: RttEstimator,
-    loss: LossMeter,
-    rate: Control,
-    /// Maximum burst, if it is limited ([`Config::burst`]).
-    burst: Option<ByteCount>,
-    marking: Marking,
-    pub(crate) streams: StreamSet,
-    sender: SendSide,
-    receiver: ReceiveSide,
-    activity: ActivityTimes,
-    keepalive: KeepaliveTimer,
-    probes: ProbeTimer,
-    outage: OutageState,
-    /// Its state as one link among several; `None` if the session cannot get further links.
-    membership: Option<Box<LinkMembership>>,
-    /// The other links of the session, if this is its first one.
+    pub(crate) shared: SharedState,
+    /// Never empty. The first path is that of the session's handshake.
+    paths: Vec<SessionPath>,
+    /// The state of all links together, once there are several.
     links: Option<Box<SessionLinks>>,
-    rng: ChaCha20Rng,
-    stats: SessionStats,
-    watch: LinkWatch,
-    events: VecDeque<Event>,
-    pub(crate) log: EventLog,
 }
 
 impl Session {
@@ -193,149 +148,114 @@ impl Session {
         now: Instant,
         config: &Config,
         keys: HandshakeKeys,
-        peer: Peer,
+        peer: &Peer,
         opens_odd: bool,
         first_rtt: Option<FirstRtt>,
         seed: &Secret,
     ) -> Self {
-        let (limits, link_layer) = (limits(config), config.link_layer && peer.link_layer);
-        let mut rate = Control::new(&config.rate, config.law);
-        rate.limit_bursts(config.burst);
-        let mut rtt = RttEstimator::new();
-        if let Some(first) = first_rtt {
-            rtt.init_from_handshake(first);
-        }
         let (name, token) = (keys.name, keys.token);
-        // The order of these draws decides what a seed does: a failing test is replayed by its
-        // seed.
-        let mut rng = ChaCha20Rng::from_seed(**seed);
-        let keepalive = KeepaliveTimer::new(now, config.keepalive, &mut rng);
         // Odd streams are the hub's, so the other side is the terminal, which offers new keys.
-        let phases = KeyPhases::new(keys, !opens_odd, &draw(&mut rng));
-        let recovery = if link_layer { LossDetection::Ordered } else { LossDetection::Reordering };
-        let sender = SendSide::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
-        let mut session = Self {
-            name,
-            token,
-            link_layer,
-            on_demand: config.on_demand,
-            held_back: false,
-            life: LifeCycle::default(),
-            peer_farewell: None,
-            keys: SessionKeys::new(now, config, phases),
-            path: SessionPath::new(peer.address, config.mtu, link_layer),
-            rtt,
-            loss: LossMeter::default(),
-            streams: StreamSet::new(
-                u64::from(opens_odd),
-                limits,
-                peer.limits,
-                unsent_limit(rate.rate(), config.on_demand),
-                config.classes.len(),
-                usize::from(config.mtu),
-            ),
-            // A configured rate does not yield to congestion, so ECN needs a measured one.
-            marking: Marking::new(config.ecn && peer.ecn && rate.auto().is_some()),
-            rate,
-            burst: config.burst,
-            peer,
-            sender,
-            receiver: ReceiveSide::new(config, limits.memory, recovery),
-            activity: ActivityTimes::new(now),
-            keepalive,
-            probes: ProbeTimer::new(now),
-            outage: OutageState::new(now, config.give_up),
-            membership: None,
-            links: None,
-            rng,
-            stats: SessionStats::default(),
-            watch: LinkWatch::default(),
-            events: VecDeque::new(),
-            log: EventLog::new(config.event_log),
-        };
-        session.update_pace();
-        session
+        let path = SessionPath::new(now, config, keys, peer, !opens_odd, first_rtt, seed);
+        let link_layer = config.link_layer && peer.link_layer;
+        let rate = path.rate.rate();
+        let mut shared = SharedState::new(config, peer.limits, rate, opens_odd, link_layer);
+        path.update_pace(&mut shared);
+        let Peer { key, limits, leaving, successor, .. } = *peer;
+        let peer = SessionPeer { key, limits, leaving, successor };
+        Self { peer, name, token, shared, paths: vec![path], links: None }
+    }
+
+    fn first(&self) -> &SessionPath {
+        &self.paths[0]
+    }
+
+    fn first_mut(&mut self) -> &mut SessionPath {
+        &mut self.paths[0]
+    }
+
+    fn first_and_shared(&mut self) -> (&mut SessionPath, &mut SharedState) {
+        (&mut self.paths[0], &mut self.shared)
+    }
+
+    /// The peer's address on the first path.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.first().remote.address
+    }
+
+    pub(crate) fn log(&self) -> &EventLog {
+        &self.first().log
+    }
+
+    pub(crate) fn log_mut(&mut self) -> &mut EventLog {
+        &mut self.first_mut().log
+    }
+
+    /// Processes a data packet that arrived on the first path ([`SessionPath::handle_packet`]).
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        ecn: Ecn,
+        header: &PacketHeader,
+        datagram: &mut [u8],
+    ) -> bool {
+        let (path, shared) = self.first_and_shared();
+        path.handle_packet(shared, now, (from, ecn), header, datagram)
+    }
+
+    /// The part of [`Self::handle_packet`] that follows decryption, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
+        let (path, shared) = self.first_and_shared();
+        path.take_authentic(shared, now, number, frames);
     }
 
     /// Returns the owner's events first, then those of the streams, each in order.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        if !self.is_usable() {
-            return None;
-        }
-        self.events.pop_front().or_else(|| self.streams.poll_event())
+        self.shared.poll_event()
     }
 
     /// Returns whether [`Self::poll_event`] would return an event.
     pub(crate) fn has_event(&self) -> bool {
-        self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
+        self.shared.has_event()
     }
 
     pub(crate) fn stats(&self) -> SessionStats {
-        let (to_send, to_read) = self.streams.held();
-        let auto = self.rate.auto();
-        let received = self.receiver.ecn.counts();
-        self.add_members(SessionStats {
-            rtt: self.rtt.smoothed(),
-            rate: self.rate.rate(),
-            rate_state: self.rate.state(),
-            overload: self.rate.overload().copied(),
-            capacity: auto.and_then(Auto::capacity),
-            queue: auto.map_or(Duration::ZERO, Auto::queue),
-            min_rtt: auto.and_then(Auto::min_rtt),
-            padding_left: self.rate.measuring().map_or(0, Auto::padding_left),
-            impossible_times: self.rate.measuring().map_or(0, Auto::impossible_times),
-            ecn: self.marking.state(),
-            ect_sent: self.marking.sent(),
-            ce_reported: self.rate.measuring().map_or(0, Auto::marked),
-            ect_received: received.ect0,
-            ce_received: received.ce,
-            loss: self.loss.rate(),
-            key_changes: self.keys.generation(),
-            packet_size: ByteCount::new(self.path.pmtu.size() as u64),
-            streams: self.streams.len(),
+        let (to_send, to_read) = self.shared.streams.held();
+        self.add_links(SessionStats {
+            streams: self.shared.streams.len(),
             held_to_send: ByteCount::new(to_send),
             held_to_read: ByteCount::new(to_read),
             held: ByteCount::new(self.held()),
-            unknown_channels: self.receiver.inbound.unknown_channels(),
-            without_context: self.receiver.inbound.without_context(),
-            log_overwritten: self.log.overwritten(),
-            ..self.stats.clone()
+            unknown_channels: self.shared.inbound.unknown_channels(),
+            without_context: self.shared.inbound.without_context(),
+            failure: self.shared.failure.clone(),
+            ..self.first().stats()
         })
     }
 
     /// Total bytes held, in O(1): every part keeps its own count.
     pub(crate) fn held(&self) -> u64 {
-        let (to_send, to_read) = self.streams.held();
-        let rest = self.streams.overhead() + self.sender.held() + self.receiver.held();
-        to_send + to_read + rest as u64 + self.held_by_members()
-    }
-
-    /// Returns whether a packet with this header may recently have been sent on this link.
-    fn may_have_sent_own(&self, header: &PacketHeader) -> bool {
-        let number = header.number(self.sender.sent.next_number());
-        header.receiver == self.peer.index && self.sender.may_have_sent(number)
+        self.shared.held() + self.paths.iter().map(SessionPath::held).sum::<u64>()
     }
 
     /// The largest packet number received or restored; 0 before the first.
     pub(crate) fn last_number(&self) -> u64 {
-        self.receiver.received.expected().saturating_sub(1)
+        self.first().receiver.received.expected().saturating_sub(1)
     }
 
     pub(crate) fn channel_stats(&self, channel: ChannelId) -> Option<ChannelStats> {
-        Some(self.receiver.inbound.stats(channel, self.sender.outbound.stats(channel)?))
+        let sent = self.shared.outbound.stats(channel)?;
+        Some(self.shared.inbound.stats(channel, sent))
     }
 
     pub(crate) fn class_stats(&self, class: ClassId) -> Option<ClassStats> {
-        let stats = self.sender.scheduler.stats(class)?;
-        let index = usize::from(class.0);
-        let waiting = self.streams.waiting(index) + self.sender.outbound.waiting(index);
-        Some(ClassStats { waiting: ByteCount::new(waiting), ..stats })
+        self.shared.class_stats(class)
     }
 
     /// Bytes of all classes that wait to be sent for the first time.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        let of_class = |index| self.streams.waiting(index) + self.sender.outbound.waiting(index);
-        (0..self.sender.scheduler.classes()).map(of_class).sum()
+        self.shared.waiting_bytes()
     }
 
     /// Returns whether the peer receives packets on the channel (parameter 8).
@@ -343,16 +263,9 @@ impl Session {
         self.peer.limits.channels & channel.bit() != 0
     }
 
-    /// The size of the longest channel packet that fits into one packet of the hop, together with
-    /// the announcement of the channel, whatever the lengths of header and frame.
+    /// See [`SessionPath::longest_whole_packet`].
     pub(crate) fn longest_whole_packet(&self) -> usize {
-        let around = ip_udp_overhead(self.peer.address) + TAG + PacketHeader::MAX_LEN;
-        // A repair of the packet must fit into a packet of the same size; a link layer does not
-        // protect new data.
-        let repair = if self.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
-        let frame = CHANNEL_SIZE + frame::ChannelPacket::MAX_HEAD;
-        // Until a probe fails, the configured MTU is assumed, which usually passes.
-        self.path.pmtu.likely().saturating_sub(around + repair + frame)
+        self.first().longest_whole_packet(&self.shared)
     }
 
     /// Queues a packet of a channel. Fails if the peer does not receive the channel.
@@ -365,220 +278,78 @@ impl Session {
         if !self.peer_receives(channel) {
             return Err(ChannelError::PeerHasNone);
         }
-        self.sender.outbound.send(now, channel, packet, &mut self.log)
+        let (path, shared) = self.first_and_shared();
+        shared.outbound.send(now, channel, packet, &mut path.log)
     }
 
     /// Acknowledges `ahead` packets that have not arrived, as an optimistic receiver does.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn acknowledge_ahead(&mut self, now: Instant, ahead: u64) {
-        self.receiver.received.acknowledge_ahead(now, ahead);
+        self.first_mut().receiver.received.acknowledge_ahead(now, ahead);
     }
 
     /// Returns whether [`Self::poll_packet`] would return a packet.
     pub(crate) fn has_packet(&self) -> bool {
-        self.receiver.inbound.has_packet()
+        self.shared.inbound.has_packet()
     }
 
     /// Returns the next received packet of a channel.
     pub(crate) fn poll_packet(&mut self) -> Option<(ChannelId, Vec<u8>)> {
-        self.receiver.inbound.poll()
+        self.shared.inbound.poll()
     }
 
     /// Initialises the RTT from the handshake.
     pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
-        self.rtt.init_from_handshake(rtt);
-        self.update_pace();
+        let (path, shared) = self.first_and_shared();
+        path.begin_rtt(rtt);
+        path.update_pace(shared);
     }
 
-    /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session,
-    /// or each of its links, paces itself.
-    pub(crate) fn shared_rate(&self) -> Option<BitRate> {
-        self.rate.shared().filter(|_| self.membership.is_none())
+    /// Makes the next packet on the first path a PING, which the peer must acknowledge.
+    pub(crate) fn ping(&mut self) {
+        self.first_mut().ping();
     }
 
-    /// The current sending rate, configured, reported or measured.
-    pub(crate) fn rate(&self) -> BitRate {
-        self.rate.rate()
+    /// Adds the session to the endpoint's shared probe budget.
+    pub(crate) fn share_probes(&mut self, faded: &FadedSessions) {
+        self.first_mut().share_probes(faded);
     }
 
-    /// The measurements of the path that a later session can start from; `None` if there are none.
-    pub(crate) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
-        self.rate.auto()?.memory(now)
-    }
-
-    /// The key under which measurements of the current path are remembered.
-    pub(crate) fn path_key(&self) -> PathKey {
-        PathKey::new(self.peer.key, self.peer.address.ip())
-    }
-
-    /// Starts from earlier measurements of the path. Called before anything is sent on it.
-    pub(crate) fn remember(&mut self, memory: PathMemory) {
-        if let Some(auto) = self.rate.auto_mut() {
-            auto.remember(memory);
-        }
-    }
-
-    /// Sets how much padding the session may send. Called before anything is sent.
-    pub(crate) fn set_allowance(&mut self, allowance: Allowance) {
-        if let Some(auto) = self.rate.measuring_mut() {
-            auto.set_allowance(allowance);
-        }
-    }
-
-    /// Bytes and padding sent so far, if the session can measure its rate.
-    pub(crate) fn spent(&self) -> Option<Spent> {
-        self.rate.measuring().map(Auto::spent)
-    }
-
-    /// Allows the session to measure its path with padding now.
-    pub(crate) fn grant_padding(&mut self) {
-        if let Some(auto) = self.rate.auto_mut() {
-            auto.grant_padding();
-        }
-    }
-
-    /// The measuring rate control, if it is in use.
-    pub(crate) fn auto(&mut self) -> Option<&mut Auto> {
-        self.rate.auto_mut()
-    }
-
-    /// Applies the session's share of a link that an aggregate measures.
-    pub(crate) fn take_share(&mut self, now: Instant, grant: Grant) {
-        let Some(auto) = self.rate.auto_mut() else { return };
-        let before = auto.rate();
-        auto.take(now, grant);
-        if auto.rate() != before {
-            self.rate_changed(now);
-        }
-    }
-
-    /// Returns whether the session is measuring its path with padding.
-    pub(crate) fn is_probing(&self) -> bool {
-        let able = self.is_usable() && self.is_reachable() && self.peer.times.is_some();
-        able && self.rate.auto().is_some_and(Auto::is_probing)
-    }
-
-    /// Applies a new configured rate; `false` if only a new session can adopt it.
-    pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
-        let taken = self.rate.configure(now, rate);
-        if taken {
-            self.rate_changed(now);
-        }
-        taken
-    }
-
-    /// Applies the classes of a configuration and its settings for existing channels. Streams whose
-    /// class has no `successor` move to the default class.
+    /// See [`SharedState::configure_classes`].
     pub(crate) fn configure_classes(
         &mut self,
         config: &Config,
         successor: &dyn Fn(ClassId) -> Option<ClassId>,
     ) {
-        let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
-        let there = |class: &ClassId| usize::from(class.0) < classes;
-        let successor_class = |class| successor(class).filter(there).unwrap_or(ClassId::DEFAULT);
-        self.streams.configure_classes(classes, mtu, successor_class);
-        self.sender.outbound.configure(&config.channels, classes, mtu);
-        self.sender.scheduler.configure(&config.classes, successor);
+        self.shared.configure_classes(config, successor);
     }
 
     /// Overrides the configured rates of classes. Unknown classes are ignored.
     pub(crate) fn set_class_rates(&mut self, rates: &[(ClassId, ClassRates)]) {
         for (class, rates) in rates {
-            let _known = self.sender.scheduler.set_rates(*class, *rates);
+            let _known = self.shared.scheduler.set_rates(*class, *rates);
         }
     }
 
     /// The rates of a class; `None` if there is no such class.
     pub(crate) fn class_rates(&self, class: ClassId) -> Option<ClassRates> {
-        self.sender.scheduler.rates(class)
+        self.shared.scheduler.rates(class)
     }
 
-    /// Applies a rate reported by the modem.
-    pub(crate) fn set_rate(
-        &mut self,
-        now: Instant,
-        rate: BitRate,
-        valid_for: Duration,
-    ) -> Result<(), RateError> {
-        let was_off = self.rate.rate().bits_per_second() == 0;
-        self.rate.report(now, rate, valid_for)?;
-        if was_off && rate.bits_per_second() > 0 {
-            // The modem reports that the link is back: probe at once.
-            self.probes.hasten(now);
-        }
-        self.update_ecn_use();
-        self.rate_changed(now);
-        Ok(())
+    /// The time from which the guarantee of one of its classes with data puts the session before
+    /// others.
+    pub(crate) fn class_claim(&self) -> Option<Instant> {
+        self.first().class_claim(&self.shared)
     }
 
-    /// Ends a rate reported by the modem, if there is one.
-    pub(crate) fn expire_rate(&mut self, now: Instant) -> Result<(), RateError> {
-        self.rate.expire(now, self.sender.sent.next_number(), self.rtt.smoothed())?;
-        self.update_ecn_use();
-        self.rate_changed(now);
-        Ok(())
+    /// Sum of the guarantees of all its classes, in bit/s.
+    pub(crate) fn class_guarantees(&self) -> u64 {
+        self.shared.scheduler.guaranteed()
     }
 
-    /// Returns which law of the rate, measured or reported, has come into use since the last call.
-    pub(crate) fn take_switch(&mut self) -> Option<Switch> {
-        self.rate.take_switch()
-    }
-
-    /// Turns ECN on while the rate is measured, and off otherwise.
-    fn update_ecn_use(&mut self) {
-        self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
-    }
-
-    /// Holds new data back from this member's link, or releases it. Acknowledgements,
-    /// retransmissions, repairs and control frames leave in any case.
-    fn set_own_held_back(&mut self, held: bool) {
-        self.held_back = held;
-    }
-
-    /// Time that a full packet takes on the link; zero while no rate is known.
-    fn packet_time(&self) -> Duration {
-        let (bits, rate) = (self.path.pmtu.size() as u64 * 8, self.rate.rate().bits_per_second());
-        Duration::from_nanos((bits * 1_000_000_000).checked_div(rate).unwrap_or(0))
-    }
-
-    /// Reports the circuit breaker's state changes to the owner and the log.
-    fn report_breaker(&mut self, now: Instant) {
-        let Some(change) = self.rate.take_change() else { return };
-        let (rate, told) = (self.rate.rate(), self.rate.shared().unwrap_or_default());
-        match change {
-            Change::Tripped => {
-                self.stats.trips += 1;
-                self.events.push_back(Event::Tripped { rate, instead_of: told });
-                self.log.record(now, || LogEvent::BreakerTripped { rate });
-            }
-            Change::Again => self.log.record(now, || LogEvent::BreakerTripped { rate }),
-            Change::Trial => self.log.record(now, || LogEvent::BreakerTries { rate }),
-            Change::Closed => {
-                self.events.push_back(Event::Restored { rate });
-                self.log.record(now, || LogEvent::BreakerClosed { rate });
-            }
-        }
-    }
-
-    /// Passes the current rate on to the event log, the FEC budget and the streams.
-    fn rate_changed(&mut self, now: Instant) {
-        self.report_breaker(now);
-        let rate = self.rate.rate();
-        self.log.record(now, || LogEvent::Rate { rate });
-        self.sender.planner.set_rate(now, rate);
-        self.streams.set_unsent_limit(unsent_limit(rate, self.on_demand));
-        self.update_pace();
-    }
-
-    /// Updates the RTT and the rates that the streams size their windows by.
-    fn update_pace(&mut self) {
-        // With several links, `update_shared_pace` sizes the windows for all of them together.
-        if self.membership.as_ref().is_some_and(|seat| seat.shares_pace()) {
-            return;
-        }
-        let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
-        self.streams.set_pace(SessionPace { rtt, rates });
+    /// Sum of the guarantees of those classes that have data, or had some lately, in bit/s.
+    pub(crate) fn class_guarantees_in_use(&self, now: Instant) -> u64 {
+        self.first().class_guarantees_in_use(&self.shared, now)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::parts::{HubPart, InitiationHandover};
 use crate::path::fade::FadedSessions;
 use crate::rate::{AggregateId, Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
-use crate::session::{PacketEnvelope, Session, Wake, ip_udp_overhead, limits};
+use crate::session::{PacketEnvelope, Session, SessionPath, Wake, ip_udp_overhead, limits};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -49,7 +49,7 @@ const INDEX_DRAWS: usize = 8;
 pub(crate) enum IndexOwner {
     Session(SessionId),
     /// A further link of a session, by its number.
-    Member(SessionId, u8),
+    Link(SessionId, u8),
     /// A session that the hub has answered and the terminal has not used yet.
     Tentative(PublicKey),
     /// A further link that the hub has answered and the terminal has not used yet.
@@ -331,7 +331,7 @@ impl EndpointCore {
         self.indices.insert(index, IndexOwner::Session(id));
         session.share_probes(&self.faded);
         session.set_portion(self.link.portion());
-        let up = Event::Up { peer: session.peer.key, address: session.peer.address };
+        let up = Event::Up { peer: session.peer.key, address: session.address() };
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);
         }
@@ -349,17 +349,18 @@ impl EndpointCore {
         id
     }
 
-    /// Puts a further link of a session into use, whose received packets carry `index`. Replaces an
-    /// earlier member on the same link.
-    pub(crate) fn join(&mut self, id: SessionId, index: Index, link: u8, mut member: Box<Session>) {
-        member.share_probes(&self.faded);
+    /// Puts a further link of a session into use: a path that [joins](SessionPath::join) it.
+    /// Replaces an earlier one on the same link.
+    pub(crate) fn join(&mut self, id: SessionId, mut path: SessionPath) {
+        path.share_probes(&self.faded);
         let portion = self.link.portion();
         let now = self.now;
         if let Some(session) = self.sessions.get_mut(id) {
-            let old = session.join(now, index, link, member);
+            let owner = path.link().map(|link| IndexOwner::Link(id, link));
+            self.indices.extend(path.index().zip(owner));
+            let old = session.join(now, path);
             session.set_portion(portion);
             old.map(|old| self.indices.remove(&old));
-            self.indices.insert(index, IndexOwner::Member(id, link));
         }
     }
 
@@ -404,7 +405,7 @@ impl EndpointCore {
         let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
         self.aggregates.remove(id);
         self.indices.remove(&index);
-        for index in session.member_indices() {
+        for index in session.link_indices() {
             self.indices.remove(&index);
         }
         // Padding is counted per peer, so that a peer that comes and goes gets one share in all.

@@ -130,8 +130,8 @@ pub struct SessionStats {
 }
 
 impl SessionStats {
-    /// Adds the counters of one more link of the session.
-    pub(crate) fn add_link(&mut self, link: &Self) {
+    /// Adds the counters of one link of the session.
+    pub(crate) fn add_link(&mut self, link: &LinkCounters) {
         self.packets_sent += link.packets_sent;
         self.bytes_sent += link.bytes_sent;
         self.packets_received += link.packets_received;
@@ -149,6 +149,29 @@ impl SessionStats {
         self.black_holes += link.black_holes;
         self.trips += link.trips;
     }
+}
+
+/// What a session counts for each of its links. The fields are those of [`SessionStats`].
+#[derive(Debug, Default)]
+pub(crate) struct LinkCounters {
+    pub(crate) packets_sent: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) recovered: u64,
+    pub(crate) repairs_sent: u64,
+    pub(crate) repair_bytes: u64,
+    pub(crate) padding_bytes: u64,
+    pub(crate) repairs_received: u64,
+    pub(crate) acknowledgements: u64,
+    pub(crate) probes: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) forged: u64,
+    pub(crate) black_holes: u64,
+    pub(crate) trips: u64,
+    /// Not summed up: the owner hears of the first link alone.
+    pub(crate) capacity_falls: u64,
 }
 
 /// Counters of a session's packet channel.

@@ -313,7 +313,7 @@ impl Endpoint {
         open: impl Into<StreamOpening<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
-        self.with(session, |session| session.streams.open(open.into()))?
+        self.with(session, |session| session.shared.streams.open(open.into()))?
     }
 
     /// Opens a stream as [`Self::open`] does; its owners compress its data if the peer can
@@ -328,13 +328,13 @@ impl Endpoint {
         open: impl Into<StreamOpening<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
-        self.with(session, |session| session.streams.open_as(open.into(), true))?
+        self.with(session, |session| session.shared.streams.open_as(open.into(), true))?
     }
 
     /// Returns whether a client with few streams could open one now: [`Self::open`] would fail with
     /// neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {
-        self.core.session(session).is_some_and(|session| session.streams.has_room())
+        self.core.session(session).is_some_and(|session| session.shared.streams.has_room())
     }
 
     /// Sends ACCEPT: the destination of the stream is connected.
@@ -343,7 +343,7 @@ impl Endpoint {
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
     pub fn accept(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
         let now = self.core.now;
-        self.with(session, |session| session.streams.accept(now, stream))?
+        self.with(session, |session| session.shared.streams.accept(now, stream))?
     }
 
     /// Number of bytes that [`Self::write`] would take now.
@@ -351,7 +351,7 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
     pub fn room(&self, session: SessionId, stream: StreamId) -> Result<u64, StreamError> {
-        self.core.sessions.get(session).ok_or(StreamError::NoSession)?.streams.room(stream)
+        self.core.sessions.get(session).ok_or(StreamError::NoSession)?.shared.streams.room(stream)
     }
 
     /// Writes as many bytes as there is room for. If some are left over, [`crate::Event::Writable`]
@@ -365,7 +365,7 @@ impl Endpoint {
         stream: StreamId,
         data: &[u8],
     ) -> Result<usize, StreamError> {
-        self.with(session, |session| session.streams.write(stream, data))?
+        self.with(session, |session| session.shared.streams.write(stream, data))?
     }
 
     /// Writes without a copy: `read` appends to the stream's memory, at most as much as it has room
@@ -380,7 +380,7 @@ impl Endpoint {
         stream: StreamId,
         read: impl FnOnce(&mut WriteRoom<'_>),
     ) -> Result<Option<usize>, StreamError> {
-        self.with(session, |session| session.streams.fill(stream, read))?
+        self.with(session, |session| session.shared.streams.fill(stream, read))?
     }
 
     /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has returned
@@ -395,7 +395,7 @@ impl Endpoint {
         buf: &mut [u8],
     ) -> Result<ReadOutcome, StreamError> {
         let now = self.core.now;
-        self.with(session, |session| session.streams.read(now, stream, buf))?
+        self.with(session, |session| session.shared.streams.read(now, stream, buf))?
     }
 
     /// Reads without a copy: `take` gets the next bytes, in parts, and returns the number that it
@@ -410,7 +410,9 @@ impl Endpoint {
         take: impl FnOnce(&[IoSlice<'_>]) -> usize,
     ) -> Result<ReadOutcome, StreamError> {
         let now = self.core.now;
-        self.with(session, |session| session.streams.read_by(now, stream, |it| it.offer(take)))?
+        self.with(session, |session| {
+            session.shared.streams.read_by(now, stream, |it| it.offer(take))
+        })?
     }
 
     /// Finishes this side's direction after the bytes written so far.
@@ -418,7 +420,7 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError`], except `TooMany`.
     pub fn finish(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
-        self.with(session, |session| session.streams.finish(stream))?
+        self.with(session, |session| session.shared.streams.finish(stream))?
     }
 
     /// Ends both directions at once and forgets the stream. The peer receives the reason.
@@ -431,7 +433,7 @@ impl Endpoint {
         stream: StreamId,
         reason: ResetReason,
     ) -> Result<(), StreamError> {
-        self.with(session, |session| session.streams.reset(stream, reason))?
+        self.with(session, |session| session.shared.streams.reset(stream, reason))?
     }
 
     /// Resets a stream as [`Self::reset`] does, but after the data written so far: the peer
@@ -447,7 +449,7 @@ impl Endpoint {
         reason: ResetReason,
     ) -> Result<(), StreamError> {
         let now = self.core.now;
-        self.with(session, |session| session.streams.reset_after_data(now, stream, reason))?
+        self.with(session, |session| session.shared.streams.reset_after_data(now, stream, reason))?
     }
 
     /// Moves a stream to a class. New streams are in [`ClassId::DEFAULT`].
@@ -460,7 +462,7 @@ impl Endpoint {
         stream: StreamId,
         class: ClassId,
     ) -> Result<(), StreamError> {
-        self.with(session, |session| session.streams.classify(stream, class))?
+        self.with(session, |session| session.shared.streams.classify(stream, class))?
     }
 
     /// Queues an IP packet on a packet channel. If the channel's queue is full, the flow with the

@@ -14,7 +14,7 @@ impl Endpoint {
     pub fn contacts(&self) -> Vec<TerminalContact> {
         let usable = self.core.sessions.with_indices().filter(|(_, session)| session.is_usable());
         let contact = |(index, session): (u32, &crate::session::Session)| TerminalContact {
-            address: session.peer.address,
+            address: session.address(),
             index,
             number: session.last_number(),
         };

@@ -499,7 +499,7 @@ fn a_peer_that_breaks_the_protocol_hears_why() {
     let frame = crate::wire::frame::Frame::Accept(StreamId(1));
     let broken = crate::wire::frame::Frame::Rekey { generation: 9, key: [9; 32] };
     for frame in [frame, broken] {
-        terminal.core.with(id, |session| session.streams.send_control(frame)).unwrap();
+        terminal.core.with(id, |session| session.shared.streams.send_control(frame)).unwrap();
     }
     carry(&mut terminal, TERMINAL, &mut hub, at(10));
     let down: Vec<_> = core::iter::from_fn(|| hub.poll_event()).map(|event| event.1).collect();

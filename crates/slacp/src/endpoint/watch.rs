@@ -95,7 +95,7 @@ impl Endpoint {
 
     /// Statistics of a stream; `None` once it is over.
     pub fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
-        self.core.session(session)?.streams.stats(stream)
+        self.core.session(session)?.shared.streams.stats(stream)
     }
 
     /// Statistics of a session; `None` once it is over.
@@ -135,7 +135,9 @@ impl Endpoint {
     /// Returns whether both sides' owners send a stream's data in segments, some of them compressed
     /// (`docs/slacp.md`, Compressed streams).
     pub fn is_compressed(&self, session: SessionId, stream: StreamId) -> bool {
-        self.core.session(session).is_some_and(|session| session.streams.is_compressed(stream))
+        self.core
+            .session(session)
+            .is_some_and(|session| session.shared.streams.is_compressed(stream))
     }
 
     /// Number of compressed streams of a peer that this side's owner decompresses at a time

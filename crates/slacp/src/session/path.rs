@@ -1,160 +1,231 @@
-//! Changes of the path: a new address of the peer, and a new path MTU.
+//! One path of a session: a link with an address at each end, and all that belongs to it alone.
+//!
+//! Keys, packet numbers, recovery, rate, packet size and timers are a path's, as if it were a
+//! session. What the paths carry is in [`SharedState`]; a path borrows it to handle an input or to
+//! build a packet.
 
-use core::ops::Range;
-use core::time::Duration;
+mod acks;
+mod discovery;
+mod doubt;
+mod keys;
+mod liveness;
+mod membership;
+mod outage;
+mod payload;
+mod rate;
+mod receive;
+mod receiver;
+mod send;
+mod sender;
+mod stretch;
+mod timers;
+
 use std::net::SocketAddr;
 
-use smallvec::smallvec;
-use units::Instant;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use units::{BitRate, ByteCount, Instant};
 
-use super::send::PacketRecord;
-use super::{PacketEnvelope, Session, ip_udp_overhead};
-use crate::path::migration::PathValidation;
-use crate::path::pmtu::PmtuSearch;
-use crate::path::rtt::RttEstimator;
-use crate::recovery::received::ACK_DELAY;
-use crate::recovery::sent::SentContent;
-use crate::wire::frame::Frame;
-use crate::wire::packet::TAG;
-use crate::{Event, PathKey, PathMemory};
+use self::discovery::PathDiscovery;
+use self::keys::SessionKeys;
+use self::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
+use self::membership::LinkMembership;
+use self::outage::OutageState;
+use self::rate::LinkWatch;
+use self::receiver::ReceiveSide;
+use self::sender::SendSide;
+pub(crate) use self::stretch::PacketBatch;
+use super::{Peer, SharedState, ip_udp_overhead, limits};
+use crate::event_log::EventLog;
+use crate::keys::phases::{HandshakeKeys, KeyPhases};
+use crate::keys::secret::{Secret, draw};
+use crate::path::loss::LossMeter;
+use crate::path::rtt::{FirstRtt, RttEstimator};
+use crate::rate::ecn::Marking;
+use crate::rate::{Auto, Control};
+use crate::recovery::LossDetection;
+use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::stats::{LinkCounters, SessionStats};
+use crate::wire::frame::{self, CHANNEL_SIZE};
+use crate::wire::packet::{Index, PacketHeader, TAG};
+use crate::{Config, Event, LinkStats};
 
-/// A probe that takes no longer than this on the link delays following packets no more than
-/// ordinary traffic does.
-const UNNOTICED: Duration = Duration::from_millis(10);
-/// On a slow link, at most one packet in this many is an MTU probe: larger packets save only 0.6 %
-/// there, and a probe delays the packets behind it.
-const PROBE_EVERY: u64 = 64;
+/// The far end of a path, and what the handshake over it told about the peer.
+pub(super) struct RemoteEnd {
+    pub(super) address: SocketAddr,
+    /// The peer's index for packets on this path.
+    pub(super) index: Index,
+    /// The peer's announced sending rate; 0 if the peer does not know it.
+    pub(super) rate: BitRate,
+    /// See [`Peer::times`].
+    pub(super) times: Option<bool>,
+    /// The peer reports the ECN codepoints it receives.
+    pub(super) ecn: bool,
+}
 
-/// Validation of new addresses, and the packet size that the path carries. The address in use is in
-/// [`Peer`](super::Peer).
-pub(super) struct SessionPath {
-    pub(super) validation: PathValidation,
-    /// The address that the session has just left, and the measurements of that path.
-    former: Option<(SocketAddr, Option<PathMemory>)>,
-    pub(super) pmtu: PmtuSearch,
-    /// On a slow link, the total of bytes sent from which the next MTU probe may leave.
-    mtu_probe_from: u64,
-    /// Source address of the packet being processed.
-    pub(super) heard_from: SocketAddr,
+/// A path of a session.
+pub(crate) struct SessionPath {
+    pub(super) remote: RemoteEnd,
+    pub(super) keys: SessionKeys,
+    pub(super) discovery: PathDiscovery,
+    pub(super) rtt: RttEstimator,
+    pub(super) loss: LossMeter,
+    pub(super) rate: Control,
+    /// Maximum burst, if it is limited ([`Config::burst`]).
+    pub(super) burst: Option<ByteCount>,
+    pub(super) marking: Marking,
+    pub(super) sender: SendSide,
+    pub(super) receiver: ReceiveSide,
+    pub(super) activity: ActivityTimes,
+    pub(super) keepalive: KeepaliveTimer,
+    pub(super) probes: ProbeTimer,
+    pub(super) outage: OutageState,
+    /// The link below has no room for new data.
+    pub(super) held_back: bool,
+    /// Its state as one link among several; `None` if the session cannot get further links.
+    pub(super) membership: Option<Box<LinkMembership>>,
+    pub(super) rng: ChaCha20Rng,
+    pub(super) counters: LinkCounters,
+    pub(super) watch: LinkWatch,
+    /// Only the first path of a session has a log: packet numbers of paths cannot be compared.
+    pub(super) log: EventLog,
 }
 
 impl SessionPath {
-    /// Creates the path to `address`. Packets of `mtu` bytes may pass; if the MTU is `known`, they
-    /// do.
-    pub(super) fn new(address: SocketAddr, mtu: u16, known: bool) -> Self {
-        let most = usize::from(mtu);
+    /// Creates the path over which a handshake with `peer` has led to these keys. The terminal
+    /// `renews_keys`.
+    pub(crate) fn new(
+        now: Instant,
+        config: &Config,
+        keys: HandshakeKeys,
+        peer: &Peer,
+        renews_keys: bool,
+        first_rtt: Option<FirstRtt>,
+        seed: &Secret,
+    ) -> Self {
+        let link_layer = config.link_layer && peer.link_layer;
+        let mut rate = Control::new(&config.rate, config.law);
+        rate.limit_bursts(config.burst);
+        let mut rtt = RttEstimator::new();
+        if let Some(first) = first_rtt {
+            rtt.init_from_handshake(first);
+        }
+        // The order of these draws decides what a seed does: a failing test is replayed by its
+        // seed.
+        let mut rng = ChaCha20Rng::from_seed(**seed);
+        let keepalive = KeepaliveTimer::new(now, config.keepalive, &mut rng);
+        let phases = KeyPhases::new(keys, renews_keys, &draw(&mut rng));
+        let recovery = if link_layer { LossDetection::Ordered } else { LossDetection::Reordering };
+        let sender = SendSide::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
+        let Peer { address, index, rate: announced, times, ecn, .. } = *peer;
         Self {
-            validation: PathValidation::default(),
-            former: None,
-            pmtu: if known { PmtuSearch::known(most) } else { PmtuSearch::new(most) },
-            mtu_probe_from: PROBE_EVERY * u64::from(mtu),
-            heard_from: address,
+            remote: RemoteEnd { address, index, rate: announced, times, ecn },
+            keys: SessionKeys::new(now, config, phases),
+            discovery: PathDiscovery::new(address, config.mtu, link_layer),
+            rtt,
+            loss: LossMeter::default(),
+            // A configured rate does not yield to congestion, so ECN needs a measured one.
+            marking: Marking::new(config.ecn && ecn && rate.auto().is_some()),
+            rate,
+            burst: config.burst,
+            sender,
+            receiver: ReceiveSide::new(limits(config).memory, recovery),
+            activity: ActivityTimes::new(now),
+            keepalive,
+            probes: ProbeTimer::new(now),
+            outage: OutageState::new(now, config.give_up),
+            held_back: false,
+            membership: None,
+            rng,
+            counters: LinkCounters::default(),
+            watch: LinkWatch::default(),
+            log: EventLog::new(config.event_log),
         }
     }
-}
 
-impl Session {
-    /// Maximum time for the answer to a path challenge.
-    pub(super) fn challenge_delay(&self) -> Duration {
-        self.rtt.probe_delay(ACK_DELAY)
+    /// Initialises the RTT from the handshake.
+    pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
+        self.rtt.init_from_handshake(rtt);
     }
 
-    pub(super) fn path_timeout(&self) -> Option<Instant> {
-        self.path.validation.poll_timeout(self.challenge_delay())
+    /// Bytes held for this path alone.
+    pub(super) fn held(&self) -> u64 {
+        (self.sender.held() + self.receiver.held()) as u64
     }
 
-    /// Moves to the peer's new address once it is validated.
-    pub(super) fn on_path_timeout(&mut self, now: Instant) {
-        let Some((address, rtt)) = self.path.validation.decide(now, self.challenge_delay()) else {
-            return;
-        };
-        let old = core::mem::replace(&mut self.peer.address, address);
-        self.path.pmtu.restart();
-        // Packets sent to the old address say nothing about the new one.
-        self.activity.progress = now;
-        if !self.is_reachable() {
-            // The answer to the challenge has just arrived on this path, so probe at once.
-            self.probes.next = now;
+    /// Returns whether a packet with this header may recently have been sent on this path.
+    pub(super) fn may_have_sent(&self, header: &PacketHeader) -> bool {
+        let number = header.number(self.sender.sent.next_number());
+        header.receiver == self.remote.index && self.sender.may_have_sent(number)
+    }
+
+    /// The size of the longest channel packet that fits into one packet of the hop, together with
+    /// the announcement of the channel, whatever the lengths of header and frame.
+    pub(super) fn longest_whole_packet(&self, shared: &SharedState) -> usize {
+        let around = ip_udp_overhead(self.remote.address) + TAG + PacketHeader::MAX_LEN;
+        // A repair of the packet must fit into a packet of the same size; a link layer does not
+        // protect new data.
+        let repair = if shared.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
+        let frame = CHANNEL_SIZE + frame::ChannelPacket::MAX_HEAD;
+        // Until a probe fails, the configured MTU is assumed, which usually passes.
+        self.discovery.pmtu.likely().saturating_sub(around + repair + frame)
+    }
+
+    /// The current values of the path, without the counters that are sums over all paths.
+    pub(super) fn stats(&self) -> SessionStats {
+        let auto = self.rate.auto();
+        let measuring = self.rate.measuring();
+        let received = self.receiver.ecn.counts();
+        SessionStats {
+            rtt: self.rtt.smoothed(),
+            rate: self.rate.rate(),
+            rate_state: self.rate.state(),
+            overload: self.rate.overload().copied(),
+            capacity: auto.and_then(Auto::capacity),
+            queue: auto.map(Auto::queue).unwrap_or_default(),
+            min_rtt: auto.and_then(Auto::min_rtt),
+            padding_left: measuring.map_or(0, Auto::padding_left),
+            impossible_times: measuring.map_or(0, Auto::impossible_times),
+            ecn: self.marking.state(),
+            ect_sent: self.marking.sent(),
+            ce_reported: measuring.map_or(0, Auto::marked),
+            ect_received: received.ect0,
+            ce_received: received.ce,
+            loss: self.loss.rate(),
+            key_changes: self.keys.generation(),
+            packet_size: ByteCount::new(self.discovery.pmtu.size() as u64),
+            log_overwritten: self.log.overwritten(),
+            capacity_falls: self.counters.capacity_falls,
+            ..SessionStats::default()
         }
-        self.marking.restart(self.sender.sent.next_number());
-        // A new port at the same address is the same path, whose measurements still hold.
-        if old.ip() != address.ip() {
-            self.path.former = Some((old, self.path_memory(now)));
-            self.rtt = RttEstimator::new();
-            // The answer to the challenge is the first sample of the new path.
-            self.rtt.update(rtt, Duration::ZERO);
-            if let Some(auto) = self.rate.auto_mut() {
-                auto.move_to(self.sender.sent.next_number());
-                self.rate_changed(now);
-            }
+    }
+
+    pub(super) fn link_stats(&self) -> LinkStats {
+        LinkStats {
+            link: self.link().unwrap_or(0),
+            address: self.remote.address,
+            works: self.is_working(),
+            rtt: self.rtt.smoothed(),
+            rate: self.rate.rate(),
+            loss: self.loss.rate(),
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            packets_lost: self.counters.packets_lost,
         }
-        self.events.push_back(Event::Moved { address });
     }
 
-    /// Returns the path that the session has left since the last call, with its measurements.
-    pub(crate) fn take_former_path(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
-        let (address, memory) = self.path.former.take()?;
-        Some((PathKey::new(self.peer.key, address.ip()), memory))
-    }
-
-    /// Builds a packet with a single path challenge or answer.
-    pub(super) fn transmit_path(
-        &mut self,
-        now: Instant,
-        header: &Range<usize>,
-        out: &mut Vec<u8>,
-    ) -> Option<PacketEnvelope> {
-        if self.path.validation.is_idle() {
-            return None;
+    /// Reports an event about the path to the owner, who only hears of the first one.
+    pub(super) fn report(&self, shared: &mut SharedState, event: Event) {
+        if self.is_first() {
+            shared.events.push_back(event);
         }
-        let (to, frame) =
-            self.path.validation.next(now, self.peer.address, self.challenge_delay())?;
-        frame.write(out, false);
-        self.seal(now, header, out, to, None)
     }
 
-    /// The time at which the next larger packet size is to be tried.
-    pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
-        let wanted = self.path.pmtu.probe_at()?;
-        let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
-        // The small PING after the last probe goes first, so that a loss shows at once.
-        if !usable || self.probes.is_pending() {
-            return None;
+    /// Reports that the path has failed, works again or has moved. With several links the session
+    /// tells the owner instead, for all of them together.
+    pub(super) fn report_reachability(&self, shared: &mut SharedState, event: Event) {
+        if !self.has_siblings() {
+            shared.events.push_back(event);
         }
-        (self.stats.bytes_sent >= self.path.mtu_probe_from || !self.is_slow_for_probes())
-            .then_some(wanted)
-    }
-
-    /// Returns whether an MTU probe would noticeably delay the packets behind it.
-    fn is_slow_for_probes(&self) -> bool {
-        let noticed = (self.rtt.smoothed() / 10).max(UNNOTICED);
-        self.rate.rate().bytes_in(noticed).get() < self.path.pmtu.most() as u64
-    }
-
-    /// Builds a probe packet larger than the known path MTU. A small packet follows, so that its
-    /// loss is noticed soon.
-    pub(super) fn transmit_mtu_probe(
-        &mut self,
-        now: Instant,
-        header: &Range<usize>,
-        out: &mut Vec<u8>,
-    ) -> Option<PacketEnvelope> {
-        if self.mtu_probe_at()? > now {
-            return None;
-        }
-        let probe = self.path.pmtu.probe(now)?;
-        Frame::Ping.write(out, false);
-        self.path.mtu_probe_from = self.stats.bytes_sent + PROBE_EVERY * probe.size as u64;
-        let to = self.peer.address;
-        // PADDING frames are zero bytes.
-        out.resize(header.start + probe.size - ip_udp_overhead(to) - TAG, 0);
-        self.ping();
-        let kept = PacketRecord {
-            cargo: smallvec![SentContent::MtuProbe(probe)],
-            source: None,
-            is_control: false,
-            dscp: Some(0),
-        };
-        self.seal(now, header, out, to, Some(kept))
     }
 }

@@ -3,7 +3,8 @@
 
 use core::ops::Range;
 
-use rand_core::Rng;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng as _};
 use units::ByteCount;
 
 use super::*;
@@ -22,7 +23,7 @@ use crate::wire::frame::{
 };
 use crate::wire::packet::{Datagram, TAG, parse};
 use crate::{
-    ChannelConfig, CloseReason, DownReason, EcnState, ResetReason, StreamId, StreamOpening,
+    ChannelConfig, CloseReason, DownReason, EcnState, Rate, ResetReason, StreamId, StreamOpening,
 };
 
 /// Memory limit of the sessions in these tests, per kind.
@@ -59,7 +60,7 @@ fn session(config: &Config) -> Session {
     let successor = true;
     let peer =
         Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving, successor };
-    Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
+    Session::new(at(0), config, keys, &peer, true, None, &Secret::new([8; 32]))
 }
 
 fn frame(frame: &Frame) -> Vec<u8> {
@@ -79,11 +80,11 @@ fn ack(range: Range<u64>) -> Vec<u8> {
 fn transmit(session: &mut Session, now: Instant) -> Vec<u64> {
     session.handle_timeout(now);
     let (mut out, mut numbers) = (Vec::new(), Vec::new());
-    let mut number = session.sender.sent.next_number();
+    let mut number = session.first().sender.sent.next_number();
     while session.transmit(now, &mut out).is_some() {
         out.clear();
         numbers.push(number);
-        number = session.sender.sent.next_number();
+        number = session.first().sender.sent.next_number();
     }
     numbers
 }
@@ -111,7 +112,7 @@ fn deliver_with(session: &mut Session, now: Instant, number: u64, ecn: Ecn, fram
     packet.extend_from_slice(frames);
     let key = PacketKey::new(PacketCipher::ChaCha20Poly1305, &[7; 32]);
     key.seal(number, 0..header.len(), &mut packet);
-    assert!(session.handle_packet(now, session.peer.address, ecn, &header, &mut packet));
+    assert!(session.handle_packet(now, session.address(), ecn, &header, &mut packet));
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn unreachable() -> (Session, u64) {
     transmit(&mut session, at(1));
     let noticed = (2..10_000).find(|ms| {
         transmit(&mut session, at(*ms));
-        !session.is_reachable()
+        !session.is_connected()
     });
     assert_eq!(session.poll_event(), Some(Event::Unreachable));
     (session, noticed.unwrap())
@@ -170,7 +171,7 @@ fn during_an_outage_only_probes_leave() {
     let sent: Vec<u64> =
         (noticed..noticed + 5000).flat_map(|ms| sizes(&mut session, at(ms))).collect();
     assert!(!sent.is_empty() && sent.iter().all(|size| *size < 200), "{sent:?}");
-    assert!(session.is_usable() && !session.is_reachable());
+    assert!(session.is_usable() && !session.is_connected());
 }
 
 #[test]
@@ -179,25 +180,25 @@ fn a_peer_that_was_silent_gets_data_on_trial_until_it_acknowledges_none() {
     let back = noticed + 5000;
     session.send_packet(at(back), ChannelId(1), &[0x45; 1000]).unwrap();
     session.take_authentic(at(back), 0, &frame(&Frame::Ping));
-    assert!(!session.is_reachable() && !session.outage.is_frozen());
+    assert!(!session.is_connected() && !session.first().outage.is_frozen());
     assert!(sizes(&mut session, at(back)).iter().any(|size| *size > 1000));
     let end = (back..back + 10_000).find(|ms| {
         transmit(&mut session, at(*ms));
-        session.outage.is_frozen()
+        session.first().outage.is_frozen()
     });
-    assert!(end.is_some() && !session.is_reachable(), "{end:?}");
+    assert!(end.is_some() && !session.is_connected(), "{end:?}");
 }
 
 #[test]
 fn only_an_acknowledgement_of_what_was_sent_during_it_ends_an_outage() {
     let (mut session, noticed) = unreachable();
     session.take_authentic(at(noticed), 0, &ack(0..1));
-    assert!(!session.is_reachable(), "packet 0 was sent before");
+    assert!(!session.is_connected(), "packet 0 was sent before");
     let probes: Vec<u64> =
         (noticed..noticed + 3000).flat_map(|ms| transmit(&mut session, at(ms))).collect();
     let newest = *probes.last().unwrap();
     session.take_authentic(at(noticed + 3000), 1, &ack(newest..newest + 1));
-    assert!(session.is_reachable());
+    assert!(session.is_connected());
     assert_eq!(session.poll_event(), Some(Event::Reachable));
 }
 
@@ -246,7 +247,7 @@ fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
         session.ping();
         transmit(&mut session, at(n));
         // Anything in flight may have been lost.
-        session.take_authentic(at(n), n, &ack(0..session.sender.sent.next_number()));
+        session.take_authentic(at(n), n, &ack(0..session.first().sender.sent.next_number()));
         if !session.is_usable() {
             assert!(failure(&session).unwrap().ends_with("was skipped"));
             return;
@@ -285,13 +286,13 @@ fn blocks_that_never_complete_take_no_more_than_half_the_memory() {
     };
     // Every second number never arrives.
     let session = flooded(2, 20_000, |n| frame(&Frame::Repair(repair(n))));
-    assert!(session.receiver.decoder.held() as u64 <= MEMORY / 2);
+    assert!(session.first().receiver.decoder.held() as u64 <= MEMORY / 2);
 }
 
 #[test]
 fn numbers_left_out_take_memory_up_to_a_bound() {
     let session = flooded(2, 40_000, |_| frame(&Frame::Ping));
-    assert!(session.receiver.received.held() <= (1 << 14) * ENTRY);
+    assert!(session.first().receiver.received.held() <= (1 << 14) * ENTRY);
     flooded(1 << 30, 10_000, |_| frame(&Frame::Ping));
 }
 
@@ -324,13 +325,9 @@ fn parts_of_packets_that_never_become_whole_take_what_came_of_them() {
         ChannelPacket { channel, lane: (n / 4 % 64) as u8, sequence, part, data: &[1] }
     };
     let session = flooded(1, 200, |n| frame(&Frame::Packet(packet(n))));
-    assert!(
-        session.receiver.inbound.held() < 200 * 5 * ENTRY,
-        "{}",
-        session.receiver.inbound.held()
-    );
+    assert!(session.shared.inbound.held() < 200 * 5 * ENTRY, "{}", session.shared.inbound.held());
     let session = flooded(1, 50_000, |n| frame(&Frame::Packet(packet(n))));
-    assert!(session.receiver.inbound.held() as u64 <= MEMORY / 4);
+    assert!(session.shared.inbound.held() as u64 <= MEMORY / 4);
 }
 
 #[test]
@@ -346,7 +343,7 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
             break;
         }
         transmit(&mut session, at(now));
-        longest = longest.max(session.sender.sent.held() as u64);
+        longest = longest.max(session.first().sender.sent.held() as u64);
         if now == 20_000 {
             assert!(longest < MEMORY * 8 / 5, "{longest} bytes");
         }
@@ -402,7 +399,7 @@ fn held_memory_counts_fec_channels_and_data_in_flight() {
     grows_by(SIZE, &|session| {
         send(session);
         assert_eq!(transmit(session, at(1)).len(), 1);
-        assert_eq!(session.sender.outbound.held(), 0, "it is under way");
+        assert_eq!(session.shared.outbound.held(), 0, "it is under way");
     });
     let (distance, shard) = (100, &[7; SIZE][..]);
     let repair = RepairFrame { distance, stride: 1, count: 50, repairs: 3, index: 0, shard };
@@ -420,11 +417,11 @@ fn held_memory_counts_fec_channels_and_data_in_flight() {
 fn a_frame_that_cannot_leave_waits_once_however_often_it_is_asked_for() {
     let mut session = session(&config());
     let frames = [Frame::Accept(StreamId(0)), Frame::Accept(StreamId(2))];
-    let before = session.streams.overhead();
+    let before = session.shared.streams.overhead();
     for _ in 0..1000 {
-        frames.iter().for_each(|frame| session.streams.on_control_lost(frame.clone()));
+        frames.iter().for_each(|frame| session.shared.streams.on_control_lost(frame.clone()));
     }
-    assert_eq!(session.streams.overhead() - before, 2 * size_of::<Frame>());
+    assert_eq!(session.shared.streams.overhead() - before, 2 * size_of::<Frame>());
 }
 
 #[test]
@@ -455,14 +452,14 @@ fn forgeries_beyond_the_integrity_limit_end_the_session() {
     for n in 0..49 {
         assert!(!hub.handle_packet(
             at(n),
-            hub.peer.address,
+            hub.address(),
             Ecn::NotEct,
             &header,
             &mut forged.clone()
         ));
     }
     assert!(hub.is_usable());
-    hub.handle_packet(at(50), hub.peer.address, Ecn::NotEct, &header, &mut forged);
+    hub.handle_packet(at(50), hub.address(), Ecn::NotEct, &header, &mut forged);
     assert_eq!(hub.take_end(), Some(DownReason::Violation));
 }
 
@@ -581,7 +578,7 @@ fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
             assert!(held <= BOUND, "seed {seed}, packet {n}: {held} bytes");
             longest = longest.max(held);
         }
-        while session.receiver.inbound.poll().is_some() {}
+        while session.shared.inbound.poll().is_some() {}
     }
     assert!(longest > MEMORY / 4, "{longest} bytes: the adversary is too kind");
 }
@@ -594,7 +591,12 @@ fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
     for index in 0..count {
         let block = FecBlock { base: 0, stride: 1, count: 1 };
         let shard = vec![1; shard];
-        session.sender.planner.push(PendingRepair { block, repairs: count, index, shard });
+        session.first_mut().sender.planner.push(PendingRepair {
+            block,
+            repairs: count,
+            index,
+            shard,
+        });
     }
     session
 }
@@ -604,12 +606,14 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
     let mut session = with_repairs(BitRate::from_mbit(50).into(), 9, 1400);
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
     let open = StreamOpening { destination: address.into(), source: address, dscp: None };
-    session.streams.open(open).unwrap();
+    session.shared.streams.open(open).unwrap();
     let mut out = Vec::new();
     // The first packet belongs to the stream: a turn without one would be wasted.
     assert!(session.transmit(at(2), &mut out).is_some());
-    assert!(session.sender.planner.next().is_none() && !session.streams.has_urgent());
-    session.streams.finish(StreamId(1)).unwrap();
+    assert!(
+        session.first().sender.planner.next().is_none() && !session.shared.streams.has_urgent()
+    );
+    session.shared.streams.finish(StreamId(1)).unwrap();
 }
 
 #[test]
@@ -620,18 +624,18 @@ fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
         let mut session = with_repairs(Rate::Auto { ceiling: None, probe: false }, 3, shard);
         let packets = transmit(&mut session, at(2)).len();
         assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
-        assert!(session.sender.planner.next().is_none());
+        assert!(session.first().sender.planner.next().is_none());
     }
 }
 
 /// The most bytes of frames in a packet of a session of this rate whose link is known to be clean.
 fn longest_frames(rate: BitRate) -> usize {
     let mut session = session(&Config { rate: rate.into(), ..config() });
-    (0..1000).for_each(|_| session.loss.record(at(0), false));
+    (0..1000).for_each(|_| session.first_mut().loss.record(at(0), false));
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
     let open = StreamOpening { destination: address.into(), source: address, dscp: None };
-    let stream = session.streams.open(open).unwrap();
-    assert_eq!(session.streams.write(stream, &[7; 20_000]), Ok(20_000));
+    let stream = session.shared.streams.open(open).unwrap();
+    assert_eq!(session.shared.streams.write(stream, &[7; 20_000]), Ok(20_000));
     let (mut out, mut longest) = (Vec::new(), 0);
     while session.transmit(at(1), &mut out).is_some() {
         let Some(Datagram::Data(header)) = parse(&out) else { panic!("no packet of data") };
@@ -657,7 +661,7 @@ fn tested() -> (Session, u64, Vec<u8>) {
     (0..50).for_each(|ms| _ = transmit(&mut session, at(ms)));
     let ect = session.stats().ect_sent;
     assert!((5..=10).contains(&ect), "{ect}");
-    let all = ack(0..session.sender.sent.next_number());
+    let all = ack(0..session.first().sender.sent.next_number());
     (session, ect, all)
 }
 

@@ -32,7 +32,7 @@ impl NextActions {
             claim: session.class_claim(),
             event: session.has_event(),
             packet: session.has_packet(),
-            log: session.log.oldest(),
+            log: session.log().oldest(),
         }
     }
 

@@ -118,7 +118,7 @@ impl HubAssociation {
     fn target(&self, core: &EndpointCore) -> Option<JoinTarget> {
         let id = self.session.filter(|_| !self.joining.is_empty())?;
         let session = core.session(id).filter(|_| !core.shut)?;
-        Some(JoinTarget { id, name: session.name, address: session.peer.address })
+        Some(JoinTarget { id, name: session.name, address: session.address() })
     }
 
     /// Sets whether the owner wants a session. An existing one goes on either way.
@@ -333,7 +333,7 @@ impl HubAssociation {
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
         let config = core.link_config(self.link);
-        let mut session = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
+        let mut session = Session::new(now, &config, keys, &peer, false, Some(rtt), &seed);
         drop(config);
         // The hub keeps the session tentative until the first data packet.
         session.ping();

@@ -108,22 +108,29 @@ struct KnownPeer {
     session: Option<SessionId>,
     tentative: Option<Box<TentativeSession>>,
     /// Further links of the session that were answered, at most one of each number.
-    joining: Vec<Box<TentativeLink>>,
+    joining: Vec<TentativeLink>,
     replacement: ReplacementPolicy,
+}
+
+/// An initiation that the hub has answered.
+struct AnsweredInitiation {
+    knock: Mac,
+    /// Where it came from.
+    from: SocketAddr,
+    /// The answer, repeated for the same message from the same address.
+    answer: Vec<u8>,
+    answered: Instant,
+    last_answered: Instant,
+    /// The index of the packets that follow.
+    index: Index,
 }
 
 /// A session that the hub has answered. It replaces the current one when the terminal first uses
 /// it, which a replayed initiation never achieves.
 struct TentativeSession {
-    /// The knock of the initiation.
-    knock: Mac,
-    /// The answer to it, repeated for the same message from the same address.
-    answer: Vec<u8>,
-    answered: Instant,
-    last_answered: Instant,
+    initiation: AnsweredInitiation,
     /// An upper bound of the round-trip time, from the first data packet.
     first_rtt: Option<FirstRtt>,
-    index: Index,
     session: Session,
     /// The decision about the session in use that it would replace.
     rivalry: RivalryCheck,
@@ -216,22 +223,22 @@ impl Hub {
     /// Removes the tentative session of a key.
     fn take_tentative(&mut self, key: &PublicKey) -> Option<Box<TentativeSession>> {
         let tentative = self.peers.get_mut(key)?.tentative.take()?;
-        self.answered.remove(&tentative.knock);
-        self.expiries.remove(&(tentative.answered + CONFIRM, *key));
+        self.answered.remove(&tentative.initiation.knock);
+        self.expiries.remove(&(tentative.initiation.answered + CONFIRM, *key));
         self.end_rivalry(key, &tentative.rivalry);
         Some(tentative)
     }
 
     fn forget_tentative(&mut self, core: &mut EndpointCore, key: &PublicKey) {
         if let Some(tentative) = self.take_tentative(key) {
-            core.release_index(tentative.index);
+            core.release_index(tentative.initiation.index);
         }
     }
 
     fn put_tentative(&mut self, key: PublicKey, tentative: TentativeSession) {
         let Some(known) = self.peers.get_mut(&key) else { return };
-        self.answered.insert(tentative.knock, key);
-        self.expiries.insert((tentative.answered + CONFIRM, key));
+        self.answered.insert(tentative.initiation.knock, key);
+        self.expiries.insert((tentative.initiation.answered + CONFIRM, key));
         known.tentative = Some(Box::new(tentative));
     }
 
@@ -409,7 +416,7 @@ impl Hub {
     /// Returns `true` if the key had another handshake a moment ago ([`MIN_HANDSHAKE_INTERVAL`]).
     fn had_recent_handshake(&self, now: Instant, key: &PublicKey) -> bool {
         self.tentative(key)
-            .is_some_and(|tentative| now < tentative.answered + MIN_HANDSHAKE_INTERVAL)
+            .is_some_and(|tentative| now < tentative.initiation.answered + MIN_HANDSHAKE_INTERVAL)
             || self.dispatch.had_recent_initiation(now, key, MIN_HANDSHAKE_INTERVAL)
     }
 
@@ -485,17 +492,17 @@ impl Hub {
         let from = request.from;
         let known = self.answered.get(&request.knock).and_then(|key| self.peers.get_mut(key));
         let all = known.map(|known| {
-            let joining = known.joining.iter_mut().map(|it| &mut it.tentative);
-            known.tentative.as_deref_mut().into_iter().chain(joining)
+            let joining = known.joining.iter_mut().map(|it| &mut it.initiation);
+            known.tentative.iter_mut().map(|it| &mut it.initiation).chain(joining)
         });
         let found = all.and_then(|mut all| all.find(|it| it.knock == request.knock));
-        let Some(tentative) = found else { return };
-        if tentative.session.peer.address != from {
+        let Some(initiation) = found else { return };
+        if initiation.from != from {
             return self.ask_for_cookie(core, now, request);
         }
-        if now >= tentative.last_answered + ANSWER_AGAIN {
-            tentative.last_answered = now;
-            core.queue_datagram(from, tentative.answer.clone());
+        if now >= initiation.last_answered + ANSWER_AGAIN {
+            initiation.last_answered = now;
+            core.queue_datagram(from, initiation.answer.clone());
         }
     }
 
@@ -533,21 +540,17 @@ impl Hub {
         let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
         let seed = core.seed();
         let config = own.as_ref().unwrap_or(&core.config);
-        let mut session = Session::new(now, config, keys, peer, true, None, &seed);
+        let mut session = Session::new(now, config, keys, &peer, true, None, &seed);
         if let Some(link) = link_of(&ours, &params) {
             session.enable_links(link);
         }
         core.queue_datagram(from, answer.clone());
-        let (answered, last_answered, first_rtt) = (now, now, None);
         let rivalry = self.begin_rivalry(core, now, from, &key);
         let succeeds = params.succeeds;
+        let (answered, last_answered) = (now, now);
         let tentative = TentativeSession {
-            knock,
-            answer,
-            answered,
-            last_answered,
-            first_rtt,
-            index,
+            initiation: AnsweredInitiation { knock, from, answer, answered, last_answered, index },
+            first_rtt: None,
             session,
             rivalry,
             succeeds,
@@ -597,7 +600,7 @@ impl Hub {
         let known = self.peers.get_mut(&peer)?;
         let tentative = known.tentative.as_mut()?;
         // The answer may have been repeated, and so may the packet.
-        let rtt = FirstRtt::AtMost(now.saturating_since(tentative.answered));
+        let rtt = FirstRtt::AtMost(now.saturating_since(tentative.initiation.answered));
         if !tentative.session.handle_packet(now, from, core.ecn_received, header, datagram) {
             return None;
         }
@@ -625,7 +628,7 @@ impl Hub {
         if let Some(old) = old {
             core.replace(old);
         }
-        let established = core.establish(tentative.index, tentative.session);
+        let established = core.establish(tentative.initiation.index, tentative.session);
         self.peers.get_mut(key)?.session = Some(established);
         Some(established)
     }
@@ -638,9 +641,9 @@ impl Hub {
 
     pub(crate) fn handle_timeout(&mut self, core: &mut EndpointCore, now: Instant) {
         while let Some((at, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
-            let expires = |it: &TentativeSession| it.answered + CONFIRM <= now;
-            self.forget_joining(core, &key, |it| expires(&it.tentative));
-            if self.tentative(&key).is_some_and(expires) {
+            let expires = |it: &AnsweredInitiation| it.answered + CONFIRM <= now;
+            self.forget_joining(core, &key, |it| expires(&it.initiation));
+            if self.tentative(&key).is_some_and(|it| expires(&it.initiation)) {
                 self.forget_tentative(core, &key);
             }
             self.expiries.remove(&(at, key));

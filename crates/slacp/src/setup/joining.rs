@@ -8,7 +8,7 @@ use units::Instant;
 use crate::SessionId;
 use crate::handshake::knock::KnockKey;
 use crate::handshake::{HandshakeError, HandshakeParams, Initiator};
-use crate::session::{Peer, Session};
+use crate::session::{Peer, SessionPath};
 use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::{Index, Mac};
 
@@ -174,8 +174,10 @@ impl LinkHandshake {
         let keys = initiator.into_keys(cipher);
         let seed = core.seed();
         let config = core.link_config(self.link);
-        let member = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
-        core.join(target.id, receiver, self.link, Box::new(member));
+        let mut path = SessionPath::new(now, &config, keys, &peer, true, Some(rtt), &seed);
+        path.join(self.link, receiver);
+        drop(config);
+        core.join(target.id, path);
         Ok(())
     }
 

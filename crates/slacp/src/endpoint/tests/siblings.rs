@@ -230,7 +230,7 @@ fn a_thief_of_the_key_is_not_taken_for_the_machine_that_comes_over() {
     let events: Vec<_> = core::iter::from_fn(|| honest.poll_event()).map(|(_, it)| it).collect();
     assert!(events.len() == 2 && events.contains(&Event::Succeeded), "{events:?}");
     assert!(events.iter().any(|event| matches!(event, Event::Up { .. })), "{events:?}");
-    assert!(after.core.sessions.iter().all(|(_, it)| it.peer.address == address(TERMINAL)));
+    assert!(after.core.sessions.iter().all(|(_, it)| it.address() == address(TERMINAL)));
     assert_eq!(after.footprint().sessions, 1);
 }
 
@@ -256,7 +256,7 @@ fn a_thief_who_names_the_session_with_the_process_before_is_not_served_either() 
     before.announce(at(now), StopAnnouncement::Successor);
     carry_all(&mut honest, [&mut before, &mut after], &mut now);
     carry_all(&mut honest, [&mut before, &mut after], &mut now);
-    assert!(after.core.sessions.iter().all(|(_, it)| it.peer.address == address(TERMINAL)));
+    assert!(after.core.sessions.iter().all(|(_, it)| it.address() == address(TERMINAL)));
     assert_eq!(after.footprint().sessions, 1);
 }
 

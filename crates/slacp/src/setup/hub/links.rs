@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use super::rivals::RivalryCheck;
-use super::{CONFIRM, Hub, TentativeSession, link_of};
+use super::{AnsweredInitiation, CONFIRM, Hub, link_of};
 use crate::handshake::{HandshakeParams, Responder};
 use crate::path::rtt::FirstRtt;
-use crate::session::{Peer, Session};
+use crate::session::{Peer, Session, SessionPath};
 use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::PacketHeader;
 use crate::{PublicKey, SessionId};
@@ -17,7 +16,8 @@ use crate::{PublicKey, SessionId};
 pub(super) struct TentativeLink {
     pub(super) name: u64,
     pub(super) link: u8,
-    pub(super) tentative: TentativeSession,
+    pub(super) initiation: AnsweredInitiation,
+    path: SessionPath,
 }
 
 impl Hub {
@@ -26,11 +26,11 @@ impl Hub {
         &mut self,
         key: &PublicKey,
         is: impl Fn(&TentativeLink) -> bool,
-    ) -> Option<Box<TentativeLink>> {
+    ) -> Option<TentativeLink> {
         let joining = &mut self.peers.get_mut(key)?.joining;
-        let found = joining.swap_remove(joining.iter().position(|it| is(it))?);
-        self.answered.remove(&found.tentative.knock);
-        self.expiries.remove(&(found.tentative.answered + CONFIRM, *key));
+        let found = joining.swap_remove(joining.iter().position(is)?);
+        self.answered.remove(&found.initiation.knock);
+        self.expiries.remove(&(found.initiation.answered + CONFIRM, *key));
         Some(found)
     }
 
@@ -41,7 +41,7 @@ impl Hub {
         is: impl Fn(&TentativeLink) -> bool,
     ) {
         while let Some(found) = self.take_joining(key, &is) {
-            core.release_index(found.tentative.index);
+            core.release_index(found.initiation.index);
         }
     }
 
@@ -75,23 +75,13 @@ impl Hub {
         let (answer, keys) = responder.answer(index, sender, &ours, cipher);
         let seed = core.seed();
         let config = own.as_ref().unwrap_or(&core.config);
-        let session = Session::new(now, config, keys, peer, true, None, &seed);
+        let mut path = SessionPath::new(now, config, keys, &peer, false, None, &seed);
+        path.join(link, index);
         core.queue_datagram(from, answer.clone());
-        let (answered, last_answered, first_rtt) = (now, now, None);
-        let rivalry = RivalryCheck::new(now, None);
-        let tentative = TentativeSession {
-            knock,
-            answer,
-            answered,
-            last_answered,
-            first_rtt,
-            index,
-            session,
-            rivalry,
-            succeeds: None,
-        };
+        let (answered, last_answered) = (now, now);
+        let initiation = AnsweredInitiation { knock, from, answer, answered, last_answered, index };
         let Some(known) = self.peers.get_mut(&key) else { return };
-        known.joining.push(Box::new(TentativeLink { name, link, tentative }));
+        known.joining.push(TentativeLink { name, link, initiation, path });
         self.answered.insert(knock, key);
         self.expiries.insert((now + CONFIRM, key));
     }
@@ -107,19 +97,24 @@ impl Hub {
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         let known = self.peers.get_mut(&peer)?;
-        let id = known.session;
-        let mut joining = known.joining.iter_mut().map(|it| &mut it.tentative);
-        let first = joining.find(|it| it.index == header.receiver)?;
-        let rtt = FirstRtt::AtMost(now.saturating_since(first.answered));
-        if !first.session.handle_packet(now, from, core.ecn_received, header, datagram) {
+        let is_first = |it: &TentativeLink| it.initiation.index == header.receiver;
+        let first = known.joining.iter_mut().find(|it| is_first(it))?;
+        let origin = (from, core.ecn_received);
+        let session = known.session.and_then(|id| core.sessions.get_mut(id));
+        let session = session.filter(|session| session.is_usable() && session.name == first.name);
+        let Some(session) = session else {
+            self.forget_joining(core, &peer, is_first);
+            return None;
+        };
+        let rtt = FirstRtt::AtMost(now.saturating_since(first.initiation.answered));
+        if !first.path.handle_packet(&mut session.shared, now, origin, header, datagram) {
             return None;
         }
-        let found = self.take_joining(&peer, |it| it.tentative.index == header.receiver)?;
-        let TentativeLink { name, link, tentative: mut first } = *found;
-        core.release_index(first.index);
-        let id = id.filter(|id| core.session(*id).is_some_and(|session| session.name == name))?;
-        first.session.begin_rtt(rtt);
-        core.join(id, first.index, link, Box::new(first.session));
+        let id = known.session?;
+        let TentativeLink { mut path, initiation, .. } = self.take_joining(&peer, is_first)?;
+        core.release_index(initiation.index);
+        path.begin_rtt(rtt);
+        core.join(id, path);
         Some(id)
     }
 }

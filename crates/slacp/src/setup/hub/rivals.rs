@@ -88,7 +88,7 @@ impl Hub {
         let Some(known) = self.peers.get_mut(key) else { return false };
         let Some(tentative) = &mut known.tentative else { return false };
         tentative.rivalry.used_from = Some(from);
-        match known.replacement.judge(now, tentative.answered, &present) {
+        match known.replacement.judge(now, tentative.initiation.answered, &present) {
             ReplacementVerdict::Admit => return true,
             ReplacementVerdict::Wait(until) => {
                 let rivalry = &mut tentative.rivalry;
@@ -100,7 +100,7 @@ impl Hub {
             }
             ReplacementVerdict::Refuse { news } => {
                 if let Some(session) = core.session(id).filter(|_| news) {
-                    let served = session.peer.address;
+                    let served = session.address();
                     let shared = EndpointNotice::SharedKey { key: *key, served, refused: from };
                     core.notices.push_back(shared);
                 }
@@ -134,7 +134,7 @@ impl Hub {
     fn follow_rivalry(&mut self, core: &mut EndpointCore, now: Instant, key: &PublicKey) {
         let Some(known) = self.peers.get_mut(key) else { return };
         let Some(tentative) = &mut known.tentative else { return };
-        let (rivalry, address) = (&mut tentative.rivalry, tentative.session.peer.address);
+        let (rivalry, address) = (&mut tentative.rivalry, tentative.session.address());
         rivalry.next = None;
         let used_from = rivalry.used_from;
         if rivalry.questions > 0 {

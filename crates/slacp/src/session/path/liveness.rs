@@ -6,7 +6,7 @@ use core::time::Duration;
 use rand_core::Rng;
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::event_log::LogEvent;
 use crate::jitter::{self, ProbeBackoff};
 use crate::path::fade::{RECEIVER_PING_INTERVAL, SILENT_SENDER_TIMEOUT};
@@ -14,22 +14,22 @@ use crate::recovery::received::ACK_DELAY;
 
 /// Times of the last packets in each direction, by kind.
 #[derive(Debug)]
-pub(super) struct ActivityTimes {
+pub(in crate::session) struct ActivityTimes {
     /// Arrival of the last authentic packet.
-    pub(super) heard: Instant,
+    pub(in crate::session) heard: Instant,
     /// Arrival of the last packet with more than a PING.
     pub(super) carried: Instant,
     /// Arrival of the last acknowledgement of new packets.
     pub(super) progress: Instant,
     /// Sending time of the newest acknowledged packet.
-    pub(super) acknowledged: Instant,
+    pub(in crate::session) acknowledged: Instant,
     /// Sending time of the last packet of any kind.
     pub(super) sent: Instant,
     /// Sending time of the last ack-eliciting packet.
     pub(super) eliciting: Instant,
     /// Sending time of the last packet whose contents must arrive.
     pub(super) loaded: Instant,
-    /// The time when memory was last freed (`session/rest.rs`).
+    /// The time when memory was last freed.
     pub(super) rested: Instant,
 }
 
@@ -50,7 +50,7 @@ impl ActivityTimes {
 
 /// The keepalive timer.
 #[derive(Debug)]
-pub(super) struct KeepaliveTimer {
+pub(in crate::session) struct KeepaliveTimer {
     pub(super) interval: Duration,
     /// Idle time after which a keepalive is sent: the interval plus jitter, so that sessions that
     /// became idle together do not send theirs together.
@@ -83,7 +83,7 @@ impl KeepaliveTimer {
 
 /// The probe timer. A probe is a packet with a PING.
 #[derive(Debug)]
-pub(super) struct ProbeTimer {
+pub(in crate::session) struct ProbeTimer {
     /// The next packet is to be a probe.
     pending: bool,
     /// The probe is to be small and to carry an acknowledgement: a path that drops large packets
@@ -102,7 +102,7 @@ impl ProbeTimer {
         Self { pending: false, is_small: false, next: now, backoff, size_tested_at: now }
     }
 
-    pub(super) fn is_pending(&self) -> bool {
+    pub(in crate::session) fn is_pending(&self) -> bool {
         self.pending
     }
 
@@ -127,20 +127,20 @@ impl ProbeTimer {
     }
 
     /// Makes the next probe due at `at` if it would be later.
-    pub(super) fn hasten(&mut self, at: Instant) {
+    pub(in crate::session) fn hasten(&mut self, at: Instant) {
         self.next = self.next.min(at);
     }
 }
 
-impl Session {
+impl SessionPath {
     /// Makes the next packet a PING, which the peer must acknowledge.
-    pub(crate) fn ping(&mut self) {
+    pub(in crate::session) fn ping(&mut self) {
         self.probes.request();
     }
 
-    pub(super) fn keepalive_timeout(&self) -> Option<Instant> {
+    pub(super) fn keepalive_timeout(&self, shared: &SharedState) -> Option<Instant> {
         // Without streams nothing waits for the peer, and in an outage it is probed anyway.
-        let in_use = self.streams.len() > 0 && self.is_reachable();
+        let in_use = shared.streams.len() > 0 && self.is_reachable();
         (!self.probes.pending).then(|| self.keepalive.due(&self.activity, in_use))
     }
 
@@ -177,25 +177,26 @@ impl Session {
 
     /// Sends a PING and the oldest outstanding cargo with it (RFC 9002 §6.2.4). In an outage only
     /// the PING.
-    pub(super) fn probe(&mut self, now: Instant) {
+    pub(super) fn probe(&mut self, shared: &mut SharedState, now: Instant) {
         self.ping();
         if !self.is_reachable() {
             return self.schedule_outage_probe(now);
         }
         // A path that has not carried this size yet may drop it every time.
-        self.probes.is_small = !self.path.pmtu.is_proven();
+        self.probes.is_small = !self.discovery.pmtu.is_proven();
         self.probes.backoff.record_probe(&mut self.rng);
         self.probes.next = now + self.probe_pause();
-        self.stats.probes += 1;
+        self.counters.probes += 1;
         self.log.record(now, || LogEvent::Probe);
-        self.resend_oldest(now);
+        self.resend_oldest(shared, now);
     }
 
     /// Returns whether to add a PING to the acknowledgement that is due. A side that only receives
     /// would otherwise not notice that its own packets no longer arrive.
-    pub(super) fn adds_ping_to_ack(&self, now: Instant) -> bool {
+    pub(super) fn adds_ping_to_ack(&self, shared: &SharedState, now: Instant) -> bool {
         let asks = self.activity.carried > self.activity.eliciting && self.is_reachable();
-        asks && now >= self.activity.eliciting + RECEIVER_PING_INTERVAL && self.ack_is_due(now)
+        asks && now >= self.activity.eliciting + RECEIVER_PING_INTERVAL
+            && self.ack_is_due(shared, now)
     }
 
     /// The time at which a small probe tests the path although more data is being sent: a path that
@@ -207,7 +208,7 @@ impl Session {
         let oldest = self.sender.sent.oldest()?;
         let large = self.is_reachable()
             && !self.probes.pending
-            && self.path.pmtu.size() > self.path.pmtu.least();
+            && self.discovery.pmtu.size() > self.discovery.pmtu.least();
         large.then(|| oldest.max(self.probes.size_tested_at) + delay)
     }
 

@@ -1,9 +1,7 @@
-//! The receiving side of a session: received packet numbers, FEC decoding, and channel packets in
-//! order.
+//! The receiving side of a path: received packet numbers, FEC decoding, and header contexts.
 
 use units::Instant;
 
-use crate::Config;
 use crate::channels::{Decompressor, InboundChannels};
 use crate::event_log::EventLog;
 use crate::rate::ecn::Tally;
@@ -14,41 +12,35 @@ use crate::wire::frame::{
     ChannelPacket, CompressedPacket, ContextPacket, RepairFrame, TruncatedOffset,
 };
 
-/// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
-pub(super) struct ReceiveSide {
-    pub(super) received: ReceivedPackets,
+/// The receiving side of a path. What the packets carry is in [`SharedState`](super::SharedState).
+pub(in crate::session) struct ReceiveSide {
+    pub(in crate::session) received: ReceivedPackets,
     pub(super) ecn: Tally,
-    pub(super) decoder: FecDecoder,
-    pub(super) inbound: InboundChannels,
+    pub(in crate::session) decoder: FecDecoder,
     /// Header contexts that the peer has sent over this link.
     headers: Decompressor,
 }
 
 impl ReceiveSide {
-    /// Creates the receiving side. FEC may hold half of `memory`, and packets of channels a
-    /// quarter.
-    pub(super) fn new(config: &Config, memory: u64, recovery: LossDetection) -> Self {
-        let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    /// Creates the receiving side. FEC may hold half of `memory`.
+    pub(super) fn new(memory: u64, recovery: LossDetection) -> Self {
         Self {
             received: ReceivedPackets::new(recovery),
             ecn: Tally::default(),
-            decoder: FecDecoder::new(part(memory / 2)),
-            inbound: InboundChannels::new(&config.channels, part(memory / 4)),
+            decoder: FecDecoder::new(usize::try_from(memory / 2).unwrap_or(usize::MAX)),
             headers: Decompressor::default(),
         }
     }
 
     /// Bytes held by all parts of the receiving side.
     pub(super) fn held(&self) -> usize {
-        let packets = self.inbound.held() + self.headers.held();
-        self.received.held() + self.decoder.held() + packets
+        self.received.held() + self.decoder.held() + self.headers.held()
     }
 
     /// Frees allocated memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.received.free_spare();
         self.decoder.free_spare();
-        self.inbound.free_spare();
     }
 
     /// Passes a packet to the FEC decoder: its frames as `source`, empty if repairs do not protect
@@ -70,6 +62,7 @@ impl ReceiveSide {
     /// itself.
     pub(super) fn context(
         &mut self,
+        inbound: &mut InboundChannels,
         (now, number): (Instant, u64),
         found: &ContextPacket,
         restored: bool,
@@ -79,19 +72,20 @@ impl ReceiveSide {
         self.headers.store(number, slot, profile, (channel, lane, sequence), data);
         let sequence = TruncatedOffset::full(sequence);
         let packet = ChannelPacket { channel, lane, sequence, part: None, data };
-        self.inbound.packet(now, &packet, restored, log);
+        inbound.packet(now, &packet, restored, log);
     }
 
     /// Handles COMPRESSED, which came in SLACP packet `number`.
     pub(super) fn compressed(
         &mut self,
+        inbound: &mut InboundChannels,
         (now, number): (Instant, u64),
         found: &CompressedPacket,
         restored: bool,
         log: &mut EventLog,
     ) {
         let rebuilt = self.headers.rebuild(number, found);
-        self.inbound.rebuilt(now, rebuilt, restored, log);
+        inbound.rebuilt(now, rebuilt, restored, log);
     }
 
     /// Forgets all packets below `floor`, which the peer has settled.

@@ -1,11 +1,11 @@
-//! The keys of a session and the schedule of their renewal (`docs/slacp.md`, Keys).
+//! The keys of a path and the schedule of their renewal (`docs/slacp.md`, Keys).
 
 use core::ops::Range;
 use core::time::Duration;
 
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::Config;
 use crate::keys::phases::{KeyLimitReached, KeyPhases, RekeyError};
 use crate::recovery::received::ACK_DELAY;
@@ -13,7 +13,7 @@ use crate::wire::frame::Frame;
 use crate::wire::packet::PacketHeader;
 
 /// The keys in use, and the schedule of their renewal. Packets count in both directions.
-pub(super) struct SessionKeys {
+pub(in crate::session) struct SessionKeys {
     phases: KeyPhases,
     after: Duration,
     packets: u64,
@@ -123,7 +123,7 @@ impl SessionKeys {
     }
 }
 
-impl Session {
+impl SessionPath {
     /// Packets of both directions, sent or known to have been sent. Numbers that the peer skips
     /// count as well.
     fn packets(&self) -> u64 {
@@ -136,17 +136,17 @@ impl Session {
 
     /// Closes the session if a key has reached its limit. The terminal renews its keys at half of
     /// that, so an honest peer does not get here.
-    pub(super) fn check_keys(&mut self, now: Instant) {
+    pub(super) fn check_keys(&mut self, shared: &mut SharedState, now: Instant) {
         if let Err(error) = self.keys.check()
-            && self.is_usable()
+            && shared.is_usable()
         {
-            self.fail(now, &error);
+            self.fail(shared, now, &error);
         }
     }
 
-    pub(super) fn on_rekey_timeout(&mut self) {
+    pub(super) fn on_rekey_timeout(&mut self, shared: &mut SharedState) {
         if let Some(offer) = self.keys.handle_timeout() {
-            self.send_own(offer);
+            self.send_own(shared, offer);
         }
     }
 
@@ -159,11 +159,16 @@ impl Session {
         }
     }
 
-    pub(super) fn on_rekey(&mut self, generation: u64, key: [u8; 32]) -> Result<(), RekeyError> {
+    pub(super) fn on_rekey(
+        &mut self,
+        shared: &mut SharedState,
+        generation: u64,
+        key: [u8; 32],
+    ) -> Result<(), RekeyError> {
         let phase = self.keys.phase();
         if let Some(answer) = self.keys.on_rekey(generation, key)? {
             debug_assert!(matches!(answer, Frame::Rekey { .. }));
-            self.send_own(answer);
+            self.send_own(shared, answer);
         }
         // The hub switches keys with the first packet of the new phase, which is this one.
         if self.keys.phase() != phase {

@@ -1,4 +1,4 @@
-//! The sending side of a session: sent packets, FEC planning, scheduling, and channel queues.
+//! The sending side of a path: sent packets, FEC planning, and header contexts.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -9,11 +9,10 @@ use rand_core::Rng;
 use units::{BitRate, Instant};
 
 use crate::Config;
-use crate::channels::{Compressor, OutboundChannels, PacketForm, PacketPiece};
+use crate::channels::{Compressor, PacketForm, PacketPiece};
 use crate::recovery::LossDetection;
 use crate::recovery::planner::RepairPlanner;
 use crate::recovery::sent::{SentContent, SentPacket, SentPackets};
-use crate::scheduler::ClassScheduler;
 use crate::spare::{ENTRY, FreeSpare as _};
 use crate::streams::flow::PeerLimits;
 
@@ -30,12 +29,10 @@ const MAX_SKIP_DELAY: u64 = 4096;
 /// Number of recent packets to which an *unknown* answer may refer.
 const RECENT: u64 = 1 << 16;
 
-/// The sending side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
-pub(super) struct SendSide {
-    pub(super) sent: SentPackets,
-    pub(super) planner: RepairPlanner,
-    pub(super) scheduler: ClassScheduler,
-    pub(super) outbound: OutboundChannels,
+/// The sending side of a path. The data that waits is in [`SharedState`](super::SharedState).
+pub(in crate::session) struct SendSide {
+    pub(in crate::session) sent: SentPackets,
+    pub(in crate::session) planner: RepairPlanner,
     /// Header contexts that the peer keeps for this link.
     headers: Compressor,
     /// Second copies of retransmissions, with their due times.
@@ -59,13 +56,10 @@ impl SendSide {
         (rate, recovery): (BitRate, LossDetection),
         rng: &mut ChaCha20Rng,
     ) -> Self {
-        let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
         let memory = config.memory.get();
         Self {
             sent: SentPackets::new(recovery),
             planner: RepairPlanner::new(rate),
-            scheduler: ClassScheduler::new(&config.classes),
-            outbound: OutboundChannels::new(&config.channels, classes, mtu),
             headers: Compressor::new(peer.contexts),
             copies: VecDeque::new(),
             skip_at: draw_skip(0, rng),
@@ -79,15 +73,13 @@ impl SendSide {
     /// Bytes held by all parts of the sending side.
     pub(super) fn held(&self) -> usize {
         let copies = self.copies.len() * ENTRY;
-        let waiting = self.outbound.held() + self.headers.held();
-        self.sent.held() + self.planner.held() + waiting + copies
+        self.sent.held() + self.planner.held() + self.headers.held() + copies
     }
 
     /// Frees allocated memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.sent.free_spare();
         self.planner.free_spare();
-        self.outbound.free_spare();
         self.copies.free_spare();
     }
 
@@ -101,11 +93,9 @@ impl SendSide {
         Some(self.sent.held()).filter(|bytes| *bytes > self.most_unacknowledged)
     }
 
-    /// Chooses the frame for a piece of a channel: plain, with a new context, or compressed.
+    /// Chooses the frame for a piece of a channel that compresses headers: plain, with a new
+    /// context, or compressed.
     pub(super) fn form(&mut self, now: Instant, piece: &PacketPiece) -> PacketForm {
-        if !self.outbound.compresses(piece) {
-            return PacketForm::Plain;
-        }
         let place = (piece.channel, piece.lane, piece.sequence);
         self.headers.form(now, place, &piece.data, piece.again)
     }
@@ -143,7 +133,7 @@ impl SendSide {
     }
 
     /// The floor to send in SETTLED; `None` if none is due.
-    pub(super) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
+    pub(in crate::session) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
         if self.sent.settled() == self.settled {
             return None;
         }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::Event;
 use crate::event_log::LogEvent;
 use crate::path::fade::{FadeState, FadedSessions, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
@@ -27,7 +27,7 @@ use crate::recovery::sent::AckedPackets;
 /// In a trial data is sent again although nothing is acknowledged yet. An outage that lasts
 /// [`Config::give_up`](crate::Config::give_up) ends the session.
 #[derive(Debug)]
-pub(super) struct OutageState {
+pub(in crate::session) struct OutageState {
     /// Set while one or both directions of the link are silent.
     fade: Option<FadeState>,
     /// End of the last outage.
@@ -48,7 +48,7 @@ impl OutageState {
     }
 
     /// Returns whether only probes may be sent.
-    pub(super) fn is_frozen(&self) -> bool {
+    pub(in crate::session) fn is_frozen(&self) -> bool {
         self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none())
     }
 
@@ -74,49 +74,49 @@ impl OutageState {
     }
 }
 
-impl Session {
+impl SessionPath {
     /// Returns whether packets of this side arrive and their acknowledgements return.
-    pub(crate) fn is_reachable(&self) -> bool {
+    pub(in crate::session) fn is_reachable(&self) -> bool {
         self.outage.fade.is_none()
     }
 
-    /// Adds the session to the endpoint's shared probe budget.
+    /// Adds the path to the endpoint's shared probe budget.
     pub(crate) fn share_probes(&mut self, faded: &FadedSessions) {
-        debug_assert!(self.is_reachable(), "a session is shared when it is established");
+        debug_assert!(self.is_reachable(), "a path is shared when it is established");
         self.outage.faded = faded.clone();
     }
 
-    pub(super) fn silence_timeout(&self) -> Option<Instant> {
+    pub(super) fn silence_timeout(&self, shared: &SharedState) -> Option<Instant> {
         if let Some(fade) = &self.outage.fade {
             let end = fade.since() + self.outage.give_up;
             return Some(fade.trial_until().map_or(end, |trial| trial.min(end)));
         }
         // Packets received do not count: they prove only that the other direction works.
         let asked = self.sender.sent.oldest()?.max(self.activity.progress);
-        let silence = if self.link_layer { LINK_LAYER_SILENCE } else { SILENCE };
+        let silence = if shared.link_layer { LINK_LAYER_SILENCE } else { SILENCE };
         Some(asked + self.rtt.probe_delay(ACK_DELAY) + silence)
     }
 
     /// Begins an outage, or ends a trial without acknowledgement, or gives the peer up.
-    pub(super) fn on_silence(&mut self, now: Instant) {
+    pub(super) fn on_silence(&mut self, shared: &mut SharedState, now: Instant) {
         let Some(fade) = &mut self.outage.fade else {
-            return self.begin_outage(now);
+            return self.begin_outage(shared, now);
         };
         if fade.trial_until().is_some_and(|until| until <= now) {
             fade.end_trial();
         }
         if fade.since() + self.outage.give_up <= now {
-            self.life.give_up();
+            shared.life.give_up();
         }
     }
 
-    fn begin_outage(&mut self, now: Instant) {
+    fn begin_outage(&mut self, shared: &mut SharedState, now: Instant) {
         let fade = FadeState::new(now, &self.outage.faded);
         // An unreachable session probes at least as often as an idle one sends keepalives.
         let most = self.keepalive.interval;
         self.probes.next = fade.first_probe(self.probe_rate(), most, &mut self.rng);
         self.outage.fade = Some(fade);
-        self.events.push_back(Event::Unreachable);
+        self.report_reachability(shared, Event::Unreachable);
         self.log.record(now, || LogEvent::OutageBegins);
     }
 
@@ -129,7 +129,7 @@ impl Session {
     }
 
     /// Handles the arrival of an authentic packet, which may begin a trial.
-    pub(super) fn on_packet_heard(&mut self, now: Instant) {
+    pub(super) fn on_packet_heard(&mut self, shared: &mut SharedState, now: Instant) {
         let silent = now.saturating_since(self.activity.heard);
         self.activity.heard = now;
         let rate = self.probe_rate();
@@ -140,7 +140,7 @@ impl Session {
         self.probes.hasten(answer);
         if is_trial && !was_trial {
             // The peer's credit may allow no new data, and it lacks the oldest cargo first.
-            self.resend_oldest(now);
+            self.resend_oldest(shared, now);
         }
     }
 
@@ -153,7 +153,12 @@ impl Session {
     }
 
     /// Handles an acknowledgement of new packets, which may end an outage.
-    pub(super) fn follow_progress(&mut self, now: Instant, acked: &AckedPackets) {
+    pub(super) fn follow_progress(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        acked: &AckedPackets,
+    ) {
         if acked.packets.is_empty() && acked.late_data.is_empty() {
             return;
         }
@@ -164,7 +169,7 @@ impl Session {
             self.receiver.received.report_now();
             // The path may have changed meanwhile, so ECN is tested anew.
             self.marking.restart(self.sender.sent.next_number());
-            self.events.push_back(Event::Reachable);
+            self.report_reachability(shared, Event::Reachable);
             self.log.record(now, || LogEvent::OutageEnds);
         }
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::Session;
+use super::{SessionPath, SharedState};
 use crate::StreamId;
 use crate::event_log::LogEvent;
 use crate::rate::{Acknowledged, Newest};
@@ -22,7 +22,7 @@ struct DeliveredRange {
     fin: bool,
 }
 
-impl Session {
+impl SessionPath {
     /// Handles an acknowledgement, received or `restored` by FEC. A restored one came late and
     /// gives no RTT sample.
     ///
@@ -30,6 +30,7 @@ impl Session {
     /// [`Unsent`] if the peer acknowledges a packet that was never sent.
     pub(super) fn on_ack(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         ack: &AckFrame,
         restored: bool,
@@ -38,7 +39,7 @@ impl Session {
         let sample = acked.largest_sent_at.filter(|_| !restored);
         if let Some(sent_at) = sample.or_else(|| self.fallback_sample_time(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
-            self.update_pace();
+            self.update_pace(shared);
         }
         if let Some(sent_at) = acked.largest_sent_at {
             self.activity.acknowledged = self.activity.acknowledged.max(sent_at);
@@ -47,31 +48,34 @@ impl Session {
         let news = !acked.packets.is_empty();
         let ect = acked.packets.iter().filter(|(_, packet)| packet.ect);
         let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.has_arrived(*n))));
-        self.measure(now, ack, &acked, marked);
-        self.follow_progress(now, &acked);
+        self.measure(shared, now, ack, &acked, marked);
+        self.follow_progress(shared, now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
         let mut data = None;
         for (number, packet) in core::mem::take(&mut acked.packets) {
             self.log.record(now, || LogEvent::Acknowledged { packet: number });
-            self.path.pmtu.packet_arrived(number, packet.size.into());
+            self.discovery.pmtu.packet_arrived(number, packet.size.into());
             if is_retransmission(&packet) {
                 self.loss.record_retransmission(!acked.has_arrived(number));
             }
-            packet.contents.into_iter().for_each(|cargo| self.arrived(now, cargo, &mut data));
+            packet
+                .contents
+                .into_iter()
+                .for_each(|cargo| self.arrived(shared, now, cargo, &mut data));
         }
         // Acknowledged after they were declared lost: the streams need not send this data again.
         for cargo in acked.late_data {
             if let SentContent::Stream { stream, range, fin, .. } = cargo {
-                self.merge_delivered(now, DeliveredRange { stream, range, fin }, &mut data);
+                shared.merge_delivered(now, DeliveredRange { stream, range, fin }, &mut data);
             }
         }
         if let Some(DeliveredRange { stream, range, fin }) = data {
-            self.streams.on_acknowledged(now, stream, range, fin);
+            shared.streams.on_acknowledged(now, stream, range, fin);
         }
         (0..acked.late_packets).for_each(|_| self.loss.revoke_loss());
-        self.detect_losses(now);
+        self.detect_losses(shared, now);
         // Streams whose data was acknowledged hold less, so others may hold more.
-        self.streams.wake_writers();
+        shared.streams.wake_writers();
         if news {
             self.acknowledged_something();
         }
@@ -87,7 +91,14 @@ impl Session {
     }
 
     /// Feeds an acknowledgement to the rate control.
-    fn measure(&mut self, now: Instant, ack: &AckFrame, acked: &AckedPackets, marked: u64) {
+    fn measure(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        ack: &AckFrame,
+        acked: &AckedPackets,
+        marked: u64,
+    ) {
         let Some(auto) = self.rate.auto_mut() else { return };
         let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
         let newest = acked.packets.iter().find(|(number, _)| *number == ack.largest);
@@ -105,15 +116,15 @@ impl Session {
             marked,
         };
         auto.acknowledged(now, self.rtt.smoothed(), &acknowledged);
-        self.rate_changed(now);
+        self.rate_changed(shared, now);
     }
 
     /// Detects losses and sends the lost cargo again.
-    pub(super) fn detect_losses(&mut self, now: Instant) {
+    pub(super) fn detect_losses(&mut self, shared: &mut SharedState, now: Instant) {
         let lost = self.sender.sent.take_lost(now, self.rtt.loss_delay());
         // A lost MTU probe says nothing about the loss rate of the link.
         let probes = lost.iter().filter(|(_, packet)| packet.is_mtu_probe()).count();
-        self.stats.packets_lost += (lost.len() - probes) as u64;
+        self.counters.packets_lost += (lost.len() - probes) as u64;
         if let Some(auto) = self.rate.auto_mut() {
             lost.iter().for_each(|(number, packet)| auto.lost(*number, packet.size));
         }
@@ -124,42 +135,126 @@ impl Session {
             if judged && packet.ect {
                 self.marking.lost(number);
             }
-            if judged && self.path.pmtu.packet_lost(number, packet.size.into()) {
-                self.stats.black_holes += 1;
+            if judged && self.discovery.pmtu.packet_lost(number, packet.size.into()) {
+                self.counters.black_holes += 1;
             }
             if is_retransmission(&packet) {
                 self.loss.record_retransmission(true);
             }
-            packet.contents.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
+            packet.contents.into_iter().for_each(|cargo| self.resend_lost(shared, now, cargo));
         }
         for fate in self.sender.sent.take_fates() {
             self.loss.record(fate.time, fate.lost);
             if self.rate.saw(now, self.rtt.smoothed(), &fate) {
-                self.rate_changed(now);
+                self.rate_changed(shared, now);
             }
         }
-        self.watch_link(now);
+        self.watch_link(shared, now);
     }
 
-    /// Handles cargo that the peer has received. `data` is as for [`Self::merge_delivered`].
-    fn arrived(&mut self, now: Instant, cargo: SentContent, data: &mut Option<DeliveredRange>) {
+    /// Handles cargo that the peer has received. `data` is as for [`SharedState::merge_delivered`].
+    fn arrived(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        cargo: SentContent,
+        data: &mut Option<DeliveredRange>,
+    ) {
         match cargo {
             SentContent::Stream { stream, range, fin, .. } => {
-                self.merge_delivered(now, DeliveredRange { stream, range, fin }, data);
+                shared.merge_delivered(now, DeliveredRange { stream, range, fin }, data);
             }
-            SentContent::Packet(piece) => self.sender.outbound.on_acknowledged(piece.channel),
+            SentContent::Packet(piece) => shared.outbound.on_acknowledged(piece.channel),
             SentContent::NotResent(channel) | SentContent::LastCopy(GoneFrame { channel, .. }) => {
-                self.sender.outbound.on_acknowledged(channel);
+                shared.outbound.on_acknowledged(channel);
             }
             SentContent::Announcement(channel, deadline) => {
-                self.sender.outbound.on_announced(channel, deadline);
+                shared.outbound.on_announced(channel, deadline);
             }
             SentContent::Context { slot, serial } => self.sender.on_context(slot, serial, true),
-            SentContent::MtuProbe(probe) => self.path.pmtu.arrived(now, probe),
+            SentContent::MtuProbe(probe) => self.discovery.pmtu.arrived(now, probe),
             SentContent::Control(_) => {}
         }
     }
 
+    pub(super) fn resend(&mut self, shared: &mut SharedState, now: Instant, cargo: SentContent) {
+        match cargo {
+            SentContent::Stream { stream, range, fin, .. } => {
+                shared.streams.on_lost(stream, range, fin);
+            }
+            SentContent::Control(frame) => self.resend_control(shared, *frame),
+            SentContent::Packet(piece) => shared.outbound.resend(now, *piece, &mut self.log),
+            SentContent::NotResent(channel) => shared.outbound.on_gone(channel),
+            SentContent::LastCopy(gone) => self.give_up(shared, now, gone),
+            SentContent::Context { slot, serial } => self.sender.on_context(slot, serial, false),
+            SentContent::MtuProbe(probe) => self.discovery.pmtu.lost(now, probe),
+            SentContent::Announcement(..) => {}
+        }
+    }
+
+    /// Sends a lost control frame again.
+    fn resend_control(&mut self, shared: &mut SharedState, frame: Frame<'static>) {
+        match frame {
+            // REKEY concerns the keys of the link that carries it, so no other link may take it.
+            Frame::Rekey { .. } if self.membership.is_some() => self.send_own(shared, frame),
+            // The asker has a deadline of its own and resends everything without an answer.
+            Frame::LinkAsks(_) => {}
+            _ => shared.streams.on_control_lost(frame),
+        }
+    }
+
+    /// Gives up a packet of a channel whose retransmission was lost. On a link layer the receiver
+    /// has no timer and waits for GONE.
+    fn give_up(&mut self, shared: &mut SharedState, now: Instant, gone: GoneFrame) {
+        shared.outbound.on_last_lost(now, gone, &mut self.log);
+        if shared.link_layer {
+            shared.streams.send_control(Frame::Gone(gone));
+        }
+    }
+
+    /// Sends the oldest unacknowledged cargo again, although it may have arrived.
+    pub(super) fn resend_oldest(&mut self, shared: &mut SharedState, now: Instant) {
+        for cargo in self.sender.sent.oldest_contents() {
+            self.resend(shared, now, cargo);
+        }
+    }
+
+    fn resend_lost(&mut self, shared: &mut SharedState, now: Instant, cargo: SentContent) {
+        match cargo {
+            // Losses at intervals of a round trip would otherwise hit each retransmission again.
+            SentContent::Stream { again: true, ref range, .. } => {
+                let size = (range.end - range.start) as usize;
+                self.resend_twice(shared, now, cargo, size);
+            }
+            _ => self.resend(shared, now, cargo),
+        }
+    }
+
+    /// Sends data that was lost for the second time: once now, and once more when a burst would be
+    /// over, unless it has arrived by then. If the repair budget does not cover both copies, only
+    /// the later one is sent.
+    fn resend_twice(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        cargo: SentContent,
+        size: usize,
+    ) {
+        let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
+        let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
+        if self.sender.planner.try_spend(now, size, true) {
+            self.resend(shared, now, cargo.clone());
+            self.sender.copies.push_back((now + pause, cargo));
+        // The budget is spent: one copy, when the burst has passed.
+        } else if burst > SECOND_COPY {
+            self.sender.copies.push_back((now + pause, cargo));
+        } else {
+            self.resend(shared, now, cargo);
+        }
+    }
+}
+
+impl SharedState {
     /// Merges acknowledged stream data with `before`, data not passed on yet, if it continues that.
     /// Otherwise passes `before` on to the streams first. An acknowledgement often covers many
     /// packets of one stream in a row.
@@ -179,76 +274,6 @@ impl Session {
                     self.streams.on_acknowledged(now, stream, range, fin);
                 }
             }
-        }
-    }
-
-    pub(super) fn resend(&mut self, now: Instant, cargo: SentContent) {
-        match cargo {
-            SentContent::Stream { stream, range, fin, .. } => {
-                self.streams.on_lost(stream, range, fin);
-            }
-            SentContent::Control(frame) => self.resend_control(*frame),
-            SentContent::Packet(piece) => self.sender.outbound.resend(now, *piece, &mut self.log),
-            SentContent::NotResent(channel) => self.sender.outbound.on_gone(channel),
-            SentContent::LastCopy(gone) => self.give_up(now, gone),
-            SentContent::Context { slot, serial } => self.sender.on_context(slot, serial, false),
-            SentContent::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
-            SentContent::Announcement(..) => {}
-        }
-    }
-
-    /// Sends a lost control frame again.
-    fn resend_control(&mut self, frame: Frame<'static>) {
-        match frame {
-            // REKEY concerns the keys of the link that carries it, so no other link may take it.
-            Frame::Rekey { .. } if self.membership.is_some() => self.send_own(frame),
-            // The asker has a deadline of its own and resends everything without an answer.
-            Frame::LinkAsks(_) => {}
-            _ => self.streams.on_control_lost(frame),
-        }
-    }
-
-    /// Gives up a packet of a channel whose retransmission was lost. On a link layer the receiver
-    /// has no timer and waits for GONE.
-    fn give_up(&mut self, now: Instant, gone: GoneFrame) {
-        self.sender.outbound.on_last_lost(now, gone, &mut self.log);
-        if self.link_layer {
-            self.streams.send_control(Frame::Gone(gone));
-        }
-    }
-
-    /// Sends the oldest unacknowledged cargo again, although it may have arrived.
-    pub(super) fn resend_oldest(&mut self, now: Instant) {
-        for cargo in self.sender.sent.oldest_contents() {
-            self.resend(now, cargo);
-        }
-    }
-
-    fn resend_lost(&mut self, now: Instant, cargo: SentContent) {
-        match cargo {
-            // Losses at intervals of a round trip would otherwise hit each retransmission again.
-            SentContent::Stream { again: true, ref range, .. } => {
-                let size = (range.end - range.start) as usize;
-                self.resend_twice(now, cargo, size);
-            }
-            _ => self.resend(now, cargo),
-        }
-    }
-
-    /// Sends data that was lost for the second time: once now, and once more when a burst would be
-    /// over, unless it has arrived by then. If the repair budget does not cover both copies, only
-    /// the later one is sent.
-    fn resend_twice(&mut self, now: Instant, cargo: SentContent, size: usize) {
-        let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
-        let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
-        if self.sender.planner.try_spend(now, size, true) {
-            self.resend(now, cargo.clone());
-            self.sender.copies.push_back((now + pause, cargo));
-        // The budget is spent: one copy, when the burst has passed.
-        } else if burst > SECOND_COPY {
-            self.sender.copies.push_back((now + pause, cargo));
-        } else {
-            self.resend(now, cargo);
         }
     }
 }

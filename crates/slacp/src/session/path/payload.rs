@@ -5,12 +5,13 @@ use core::ops::Range;
 
 use units::Instant;
 
-use super::{Session, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::channels::{CoDelParams, PacketForm, PacketPiece, PieceRoom};
 use crate::event_log::{LogEvent, PayloadUnit};
 use crate::recovery::planner::SourceProtection;
 use crate::recovery::sent::{SentContent, SentContents};
 use crate::scheduler::{NextTurn, TrafficKind, Waiting};
+use crate::session::ip_udp_overhead;
 use crate::streams::StreamChunk;
 use crate::wire::frame::{
     self, ChannelAnnouncement, CompressedFrame, ContextPacket, Frame, STREAM_OVERHEAD,
@@ -19,7 +20,7 @@ use crate::wire::frame::{
 use crate::wire::packet::TAG;
 
 /// A packet under construction.
-pub(super) struct PacketBuilder<'a> {
+pub(in crate::session) struct PacketBuilder<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
     /// Offsets of the packet and of its frames in `out`.
@@ -48,7 +49,7 @@ pub(super) struct PacketBuilder<'a> {
 
 impl<'a> PacketBuilder<'a> {
     /// Starts packet `number` of at most `len` bytes, whose header is at the end of `out`.
-    pub(super) fn new(
+    pub(in crate::session) fn new(
         number: u64,
         out: &'a mut Vec<u8>,
         header: &Range<usize>,
@@ -87,69 +88,78 @@ impl<'a> PacketBuilder<'a> {
     }
 }
 
-impl Session {
+impl SessionPath {
     /// Returns whether frames wait that go before new data.
-    pub(super) fn has_urgent(&self) -> bool {
-        let waits = self.streams.has_urgent() || self.sender.outbound.has_urgent();
-        self.has_own_frames() || waits && self.takes_urgent()
+    pub(in crate::session) fn has_urgent(&self, shared: &SharedState) -> bool {
+        let waits = shared.streams.has_urgent() || shared.outbound.has_urgent();
+        self.has_own_frames() || waits && self.takes_urgent(shared)
     }
 
     /// The earliest time at which waiting new data may be sent.
-    pub(super) fn new_at(&self) -> Option<Instant> {
-        self.sender
+    pub(super) fn new_at(&self, shared: &SharedState) -> Option<Instant> {
+        shared
             .scheduler
-            .ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
+            .ready_at(|class| self.waiting(shared, class).iter().any(|side| side.flows > 0))
     }
 
     /// The scheduler's choice of new data to send now.
-    pub(super) fn next_data(&self, now: Instant) -> Option<NextTurn> {
+    pub(in crate::session) fn next_data(
+        &self,
+        shared: &SharedState,
+        now: Instant,
+    ) -> Option<NextTurn> {
         if self.held_back {
             return None;
         }
-        self.sender.scheduler.next(now, |class| self.waiting(class))
+        shared.scheduler.next(now, |class| self.waiting(shared, class))
     }
 
-    /// The waiting data of a class that may leave on this member's link.
-    fn waiting(&self, class: usize) -> Waiting {
-        if !self.takes_class(class) {
+    /// The waiting data of a class that may leave on this path.
+    fn waiting(&self, shared: &SharedState, class: usize) -> Waiting {
+        if !self.takes_class(shared, class) {
             return Waiting::default();
         }
-        [self.streams.backlog(class), self.sender.outbound.backlog(class)]
+        [shared.streams.backlog(class), shared.outbound.backlog(class)]
     }
 
-    fn has_waiting(&self, class: usize) -> bool {
-        self.waiting(class).iter().any(|backlog| backlog.flows > 0)
+    fn has_waiting(&self, shared: &SharedState, class: usize) -> bool {
+        self.waiting(shared, class).iter().any(|backlog| backlog.flows > 0)
     }
 
     /// The time from which the guarantee of one of its classes with data puts the session before
     /// others.
-    pub(crate) fn class_claim(&self) -> Option<Instant> {
-        let scheduler = &self.sender.scheduler;
+    pub(in crate::session) fn class_claim(&self, shared: &SharedState) -> Option<Instant> {
+        let scheduler = &shared.scheduler;
         (scheduler.guaranteed() > 0)
-            .then(|| scheduler.claims_at(|class| self.has_waiting(class)))
+            .then(|| scheduler.claims_at(|class| self.has_waiting(shared, class)))
             .flatten()
     }
 
-    /// Sum of the guarantees of all its classes, in bit/s.
-    pub(crate) fn class_guarantees(&self) -> u64 {
-        self.sender.scheduler.guaranteed()
-    }
-
     /// Sum of the guarantees of those classes that have data, or had some lately, in bit/s.
-    pub(crate) fn class_guarantees_in_use(&self, now: Instant) -> u64 {
-        self.sender.scheduler.guaranteed_in_use(now, |class| self.has_waiting(class))
+    pub(in crate::session) fn class_guarantees_in_use(
+        &self,
+        shared: &SharedState,
+        now: Instant,
+    ) -> u64 {
+        shared.scheduler.guaranteed_in_use(now, |class| self.has_waiting(shared, class))
     }
 
     /// Fills the packet with waiting frames, in order of priority.
-    pub(super) fn write_payload(&mut self, now: Instant, packet: &mut PacketBuilder) {
+    pub(super) fn write_payload(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        packet: &mut PacketBuilder,
+    ) {
         self.write_own_frames(packet);
-        let urgent = self.takes_urgent();
+        let urgent = self.takes_urgent(shared);
         if urgent {
-            self.write_control(packet);
+            shared.write_control(packet);
         }
         while packet.out.len() + STREAM_OVERHEAD < packet.end {
-            let placed = urgent && self.may_add_lost(packet) && self.write_lost(now, packet)
-                || self.may_add_new(packet) && self.write_new(now, packet);
+            let placed =
+                urgent && shared.may_add_lost(packet) && self.write_lost(shared, now, packet)
+                    || self.may_add_new(shared, packet) && self.write_new(shared, now, packet);
             if !placed {
                 break;
             }
@@ -163,23 +173,17 @@ impl Session {
     /// Returns whether new data may be added to the packet. On a link layer, or if classes are
     /// marked with DSCPs, control and new data travel in separate packets, because control may
     /// overtake.
-    fn may_add_new(&self, packet: &PacketBuilder) -> bool {
+    fn may_add_new(&self, shared: &SharedState, packet: &PacketBuilder) -> bool {
         let is_control = !packet.is_new && !packet.cargo.is_empty();
-        let apart = self.link_layer || self.sender.scheduler.marks();
+        let apart = shared.link_layer || shared.scheduler.marks();
         !(self.held_back || apart && is_control)
     }
 
-    /// Returns whether lost data may be added to the packet. If classes are marked with DSCPs, it
-    /// must not share a packet with new data.
-    fn may_add_lost(&self, packet: &PacketBuilder) -> bool {
-        !(packet.is_new && self.sender.scheduler.marks())
-    }
-
-    /// Writes the frames that only this member may carry.
+    /// Writes the frames that only this path may carry.
     fn write_own_frames(&mut self, packet: &mut PacketBuilder) {
-        let Some(seat) = &mut self.membership else { return };
-        seat.write_reports(packet.out, packet.end);
-        while let Some(frame) = seat.frames.pop_front() {
+        let Some(membership) = &mut self.membership else { return };
+        membership.write_reports(packet.out, packet.end);
+        while let Some(frame) = membership.frames.pop_front() {
             frame.write(packet.out, false);
             packet.cargo.push(SentContent::Control(Box::new(frame)));
             packet.source = true;
@@ -187,62 +191,54 @@ impl Session {
         }
     }
 
-    fn write_control(&mut self, packet: &mut PacketBuilder) {
-        let mut body = Vec::new();
-        while let Some(frame) = self.streams.next_control(|frame| {
-            body.clear();
-            frame.write(&mut body, false);
-            packet.out.len() + body.len() <= packet.end
-        }) {
-            packet.out.extend_from_slice(&body);
-            // An opening or its answer belongs to a short exchange, in which a loss would cost a
-            // round trip.
-            packet.protection.sparse |=
-                matches!(frame, Frame::Open { .. } | Frame::Accept(_) | Frame::Reset { .. });
-            packet.cargo.push(SentContent::Control(Box::new(frame)));
-            packet.source = true;
-            packet.protection.tail = true;
-        }
-    }
-
-    fn write_lost(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
+    fn write_lost(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        packet: &mut PacketBuilder,
+    ) -> bool {
         let room = packet.room();
         let space = |head| room.left - head;
-        if let Some(chunk) = self.streams.next_lost(space) {
-            self.write_chunk(now, packet, chunk, true);
+        if let Some(chunk) = shared.streams.next_lost(space) {
+            self.write_chunk(shared, now, packet, chunk, true);
             return true;
         }
-        let Some(piece) = self.sender.outbound.next_urgent(now, room, &mut self.log) else {
+        let Some(piece) = shared.outbound.next_urgent(now, room, &mut self.log) else {
             return false;
         };
-        self.write_piece(now, packet, piece);
+        self.write_piece(shared, now, packet, piece);
         true
     }
 
     /// Writes new data in scheduler order; `false` if none fits or may be sent. The class of the
     /// first piece is charged for the packet's headers and tag.
-    pub(super) fn write_new(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
-        let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
+    pub(in crate::session) fn write_new(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        packet: &mut PacketBuilder,
+    ) -> bool {
+        let headers = packet.header_len() + TAG + ip_udp_overhead(self.remote.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
-        while let Some(next) = packet.next.take().or_else(|| self.next_data(now)) {
+        while let Some(next) = packet.next.take().or_else(|| self.next_data(shared, now)) {
             let NextTurn { class, side, flows } = next;
-            let dscp = self.sender.scheduler.dscp(class);
+            let dscp = shared.scheduler.dscp(class);
             // A packet has one DSCP, so it holds new data of classes with the same one only.
             if packet.dscp.is_some_and(|other| other != dscp) {
                 return false;
             }
             let placed = match side {
-                TrafficKind::Streams => self.write_new_chunk(now, packet, class),
-                TrafficKind::Packets => self.write_new_piece(now, packet, class),
+                TrafficKind::Streams => self.write_new_chunk(shared, now, packet, class),
+                TrafficKind::Packets => self.write_new_piece(shared, now, packet, class),
             };
             if let Some(bytes) = placed {
                 packet.dscp = Some(dscp);
-                self.sender.scheduler.charge(now, next, before + bytes);
+                shared.scheduler.charge(now, next, before + bytes);
                 return true;
             }
             // Queue management may have emptied a flow; then the next one gets its turn. Otherwise
             // the piece is too long and waits for the next packet.
-            if self.waiting(class)[side as usize].flows >= flows {
+            if self.waiting(shared, class)[side as usize].flows >= flows {
                 return false;
             }
         }
@@ -251,19 +247,21 @@ impl Session {
 
     fn write_new_chunk(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         packet: &mut PacketBuilder,
         class: usize,
     ) -> Option<usize> {
         let left = packet.room().left;
-        let chunk = self.streams.next_new(class, |head| left - head)?;
+        let chunk = shared.streams.next_new(class, |head| left - head)?;
         let before = packet.out.len();
-        self.write_chunk(now, packet, chunk, false);
+        self.write_chunk(shared, now, packet, chunk, false);
         Some(packet.out.len() - before)
     }
 
     fn write_chunk(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         packet: &mut PacketBuilder,
         chunk: StreamChunk,
@@ -281,7 +279,7 @@ impl Session {
         let truncate = if compact { TruncatedOffset::compact } else { TruncatedOffset::full };
         let offset = truncate(range.start);
         frame::write_stream_head(packet.out, stream, offset, fin, said);
-        self.streams.copy(stream, &range, packet.out);
+        shared.streams.copy(stream, &range, packet.out);
         let (number, unit) =
             (packet.number, PayloadUnit::Stream { stream, start: range.start, end: range.end });
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
@@ -295,30 +293,36 @@ impl Session {
 
     fn write_new_piece(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         packet: &mut PacketBuilder,
         class: usize,
     ) -> Option<usize> {
         let law = CoDelParams::new(self.rtt.smoothed(), self.packet_time());
-        let taken =
-            self.sender.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
-        self.write_piece(now, packet, taken.piece);
+        let taken = shared.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
+        self.write_piece(shared, now, packet, taken.piece);
         Some(taken.bytes)
     }
 
     /// Writes a packet of a channel, or a part of one. The channel's announcement precedes it until
     /// the peer has acknowledged one, so the announcement is never late.
-    fn write_piece(&mut self, now: Instant, packet: &mut PacketBuilder, piece: PacketPiece) {
+    fn write_piece(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        packet: &mut PacketBuilder,
+        piece: PacketPiece,
+    ) {
         let channel = piece.channel;
-        if let Some(deadline) = self.sender.outbound.announcement(channel) {
+        if let Some(deadline) = shared.outbound.announcement(channel) {
             Frame::Channel(ChannelAnnouncement { channel, deadline }).write(packet.out, false);
             packet.cargo.push(SentContent::Announcement(channel, deadline));
         }
-        let last = self.write_packet(now, packet, &piece);
+        let last = self.write_packet(shared, now, packet, &piece);
         let (number, again, unit) = (packet.number, piece.again, PayloadUnit::from(&piece));
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
         let gone = piece.gone();
-        packet.protect(&piece, self.link_layer);
+        packet.protect(&piece, shared.link_layer);
         packet.is_new |= !again;
         // A channel retransmits once: the second copy is the last.
         packet.cargo.push(match again {
@@ -333,12 +337,16 @@ impl Session {
     /// full.
     fn write_packet(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         packet: &mut PacketBuilder,
         piece: &PacketPiece,
     ) -> bool {
         let (frame, before) = (piece.frame(), packet.out.len());
         let plain = frame.head() + piece.len();
+        if !shared.outbound.compresses(piece) {
+            return packet.write_plain(&frame);
+        }
         match self.sender.form(now, piece) {
             PacketForm::Compressed(found) => {
                 let changes = Some(&found.changes[..]).filter(|changes| !changes.is_empty());
@@ -362,8 +370,34 @@ impl Session {
             PacketForm::Plain => return packet.write_plain(&frame),
         }
         let written = packet.out.len() - before;
-        self.sender.outbound.on_compressed(piece.channel, plain, written);
+        shared.outbound.on_compressed(piece.channel, plain, written);
         false
+    }
+}
+
+impl SharedState {
+    /// Returns whether lost data may be added to the packet. If classes are marked with DSCPs, it
+    /// must not share a packet with new data.
+    fn may_add_lost(&self, packet: &PacketBuilder) -> bool {
+        !(packet.is_new && self.scheduler.marks())
+    }
+
+    fn write_control(&mut self, packet: &mut PacketBuilder) {
+        let mut body = Vec::new();
+        while let Some(frame) = self.streams.next_control(|frame| {
+            body.clear();
+            frame.write(&mut body, false);
+            packet.out.len() + body.len() <= packet.end
+        }) {
+            packet.out.extend_from_slice(&body);
+            // An opening or its answer belongs to a short exchange, in which a loss would cost a
+            // round trip.
+            packet.protection.sparse |=
+                matches!(frame, Frame::Open { .. } | Frame::Accept(_) | Frame::Reset { .. });
+            packet.cargo.push(SentContent::Control(Box::new(frame)));
+            packet.source = true;
+            packet.protection.tail = true;
+        }
     }
 }
 

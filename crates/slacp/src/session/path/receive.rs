@@ -4,24 +4,25 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use super::{Session, ip_udp_overhead};
+use super::{SessionPath, SharedState};
 use crate::StopAnnouncement;
 use crate::event_log::LogEvent;
 use crate::keys::phases::RekeyError;
 use crate::recovery::sent::AckError;
+use crate::session::ip_udp_overhead;
 use crate::streams::ProtocolError;
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, RepairFrame};
 use crate::wire::packet::PacketHeader;
 
-impl Session {
+impl SessionPath {
     /// Processes a data packet that came with the codepoint `ecn`. If it is authentic and the
     /// newest so far, `from` may become the peer's address. Returns whether it was authentic.
     pub(crate) fn handle_packet(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
-        from: SocketAddr,
-        ecn: Ecn,
+        (from, ecn): (SocketAddr, Ecn),
         header: &PacketHeader,
         datagram: &mut [u8],
     ) -> bool {
@@ -29,24 +30,24 @@ impl Session {
         let number = header.number(expected);
         // The replay window comes before decryption: a replayed packet costs no cipher.
         if !self.receiver.received.is_new(number) {
-            self.stats.duplicates += 1;
+            self.counters.duplicates += 1;
             return false;
         }
         let size = datagram.len() + ip_udp_overhead(from);
         let Some(frames) = self.keys.open(header, number, datagram) else {
-            self.stats.forged += 1;
-            self.check_keys(now);
+            self.counters.forged += 1;
+            self.check_keys(shared, now);
             return false;
         };
-        if !self.is_usable() {
-            self.heard_while_closing(now, frames);
+        if !shared.is_usable() {
+            shared.heard_while_closing(now, frames);
             return true;
         }
-        self.on_packet_heard(now);
+        self.on_packet_heard(shared, now);
         self.follow_phase(now);
-        self.path.heard_from = from;
-        if from != self.peer.address {
-            self.path.validation.on_stray_packet(
+        self.discovery.heard_from = from;
+        if from != self.remote.address {
+            self.discovery.validation.on_stray_packet(
                 now,
                 from,
                 size,
@@ -55,36 +56,46 @@ impl Session {
             );
         }
         self.log.record(now, || LogEvent::Received { packet: number, bytes: size });
-        self.stats.packets_received += 1;
-        self.stats.bytes_received += size as u64;
-        if let Err(error) = self.take_packet(now, number, header.source, frames, (size, ecn)) {
-            self.fail(now, &error);
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += size as u64;
+        if let Err(error) =
+            self.take_packet(shared, now, number, header.source, frames, (size, ecn))
+        {
+            self.fail(shared, now, &error);
         }
         true
     }
 
     /// The part of [`Self::handle_packet`] that follows decryption, for tests.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
+    pub(crate) fn take_authentic(
+        &mut self,
+        shared: &mut SharedState,
+        now: Instant,
+        number: u64,
+        frames: &[u8],
+    ) {
         if self.receiver.received.is_new(number) {
-            self.on_packet_heard(now);
+            self.on_packet_heard(shared, now);
             if let Err(error) =
-                self.take_packet(now, number, true, frames, (frames.len(), Ecn::NotEct))
+                self.take_packet(shared, now, number, true, frames, (frames.len(), Ecn::NotEct))
             {
-                self.fail(now, &error);
+                self.fail(shared, now, &error);
             }
         }
     }
 
     fn take_packet(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         number: u64,
         source: bool,
         frames: &[u8],
         (size, ecn): (usize, Ecn),
     ) -> Result<(), SessionViolation> {
-        let Some((eliciting, repair)) = self.take_frames(now, number, false, frames)? else {
+        let Some((eliciting, repair)) = self.take_frames(shared, now, number, false, frames)?
+        else {
             return Ok(());
         };
         if let Some(bytes) = self.sender.excess_unacknowledged() {
@@ -92,7 +103,7 @@ impl Session {
         }
         // Each answer is a control frame that waits; their number is bounded by the streams
         // allowed.
-        if self.streams.exceeds_control_limit() {
+        if shared.streams.exceeds_control_limit() {
             return Err(SessionViolation::Answers);
         }
         // In an outage a PING alone is answered by a probe, at the pace of probes.
@@ -100,7 +111,7 @@ impl Session {
         self.receiver.received.record_arrival(now, number, size, reports);
         self.receiver.ecn.arrived(ecn);
         if repair.is_some() {
-            self.stats.repairs_received += 1;
+            self.counters.repairs_received += 1;
             self.log.record(now, || LogEvent::RepairReceived { packet: number });
         }
         let frames = if source { frames } else { &[] };
@@ -111,10 +122,10 @@ impl Session {
                 // Logged before its contents, as for a received packet.
                 let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
                 self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
-                if self.take_frames(now, number, true, &frames)?.is_none() {
+                if self.take_frames(shared, now, number, true, &frames)?.is_none() {
                     continue;
                 }
-                self.stats.recovered += 1;
+                self.counters.recovered += 1;
                 self.receiver.received.record_restored(now, number);
             }
         }
@@ -127,6 +138,7 @@ impl Session {
     /// again.
     fn take_frames<'a>(
         &mut self,
+        shared: &mut SharedState,
         now: Instant,
         number: u64,
         restored: bool,
@@ -149,7 +161,7 @@ impl Session {
                     if core::mem::replace(&mut acknowledged, true) {
                         return Err(SessionViolation::TwoAcks);
                     }
-                    self.on_ack(now, &ack, restored)?;
+                    self.on_ack(shared, now, &ack, restored)?;
                 }
                 Frame::Ecn(counts) => self.marking.heard(number, counts),
                 Frame::Settled(floor) => {
@@ -160,51 +172,63 @@ impl Session {
                 }
                 Frame::Repair(found) => repair = Some(found),
                 Frame::Open { stream, window, credit, compressed, open } => {
-                    self.streams.on_open(now, stream, window, credit, *open)?;
+                    shared.streams.on_open(now, stream, window, credit, *open)?;
                     if compressed {
-                        self.streams.on_compressed(stream);
+                        shared.streams.on_compressed(stream);
                     }
                 }
-                Frame::Accept(stream) => self.streams.on_accept(now, stream),
+                Frame::Accept(stream) => shared.streams.on_accept(now, stream),
                 Frame::Reset { stream, reason, sent } => {
-                    self.streams.on_reset(now, stream, reason, sent)?;
+                    shared.streams.on_reset(now, stream, reason, sent)?;
                 }
-                Frame::SessionCredit(limit) => self.streams.on_session_credit(limit),
+                Frame::SessionCredit(limit) => shared.streams.on_session_credit(limit),
                 Frame::Return { stream, returns, limit } => {
-                    self.streams.on_return(stream, returns, limit)?;
+                    shared.streams.on_return(stream, returns, limit)?;
                 }
                 Frame::StreamCredit { stream, returns, limit } => {
-                    self.streams.on_stream_credit(now, stream, returns, limit);
+                    shared.streams.on_stream_credit(now, stream, returns, limit);
                 }
-                Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
-                Frame::Close(reason) => self.life.closed_by_peer(reason),
-                Frame::Leaving => self.on_leaving(StopAnnouncement::Leaving),
-                Frame::Successor => self.on_leaving(StopAnnouncement::Successor),
+                Frame::Rekey { generation, key } => self.on_rekey(shared, generation, key)?,
+                Frame::Close(reason) => shared.life.closed_by_peer(reason),
+                Frame::Leaving => shared.on_leaving(StopAnnouncement::Leaving),
+                Frame::Successor => shared.on_leaving(StopAnnouncement::Successor),
                 Frame::LinkAsks(link) => self.on_link_asks(link),
                 Frame::LinkAck(link, ack) => self.on_link_ack(link, &ack),
                 // The answer goes to the address that the challenge came from, validated or not.
                 Frame::PathChallenge(token) => {
-                    self.path.validation.on_challenge(self.path.heard_from, token);
+                    self.discovery.validation.on_challenge(self.discovery.heard_from, token);
                 }
-                Frame::PathAnswer(token) => self.path.validation.on_answer(now, token),
+                Frame::PathAnswer(token) => self.discovery.validation.on_answer(now, token),
                 Frame::Stream { stream, offset, fin, data } => {
-                    if !self.streams.on_data((now, number), stream, offset, data, fin)? {
+                    if !shared.streams.on_data((now, number), stream, offset, data, fin)? {
                         return Ok(None);
                     }
                     if restored {
-                        self.streams.on_recovered(stream, data.len());
+                        shared.streams.on_recovered(stream, data.len());
                     }
                 }
-                Frame::Channel(announcement) => self.receiver.inbound.announced(&announcement),
-                Frame::Gone(gone) => self.receiver.inbound.gone(now, gone, &mut self.log),
+                Frame::Channel(announcement) => shared.inbound.announced(&announcement),
+                Frame::Gone(gone) => shared.inbound.gone(now, gone, &mut self.log),
                 Frame::Packet(packet) => {
-                    self.receiver.inbound.packet(now, &packet, restored, &mut self.log);
+                    shared.inbound.packet(now, &packet, restored, &mut self.log);
                 }
                 Frame::Context(found) => {
-                    self.receiver.context((now, number), &found, restored, &mut self.log);
+                    self.receiver.context(
+                        &mut shared.inbound,
+                        (now, number),
+                        &found,
+                        restored,
+                        &mut self.log,
+                    );
                 }
                 Frame::Compressed(found) => {
-                    self.receiver.compressed((now, number), &found, restored, &mut self.log);
+                    self.receiver.compressed(
+                        &mut shared.inbound,
+                        (now, number),
+                        &found,
+                        restored,
+                        &mut self.log,
+                    );
                 }
             }
         }
