@@ -741,16 +741,16 @@ fn the_longest_whole_packet_is_not_split() {
 fn any_link_of_a_session_shows_that_it_lives() {
     let addresses = [[192u8, 0, 2, 1], [198, 51, 100, 1]].map(|ip| SocketAddr::from((ip, 5900)));
     for living in [0, 1] {
-        let mut members = addresses.map(|address| {
-            let mut member = Box::new(session(&config()));
-            member.peer.address = address;
-            member
-        });
-        let activity = &mut members[living].activity;
-        (activity.heard, activity.acknowledged) = (at(7000), at(6000));
-        let [mut session, other] = members;
+        let [mut session, mut other] = [(); 2].map(|()| session(&config()));
+        let mut joining = other.paths.swap_remove(0);
         session.enable_links(0);
-        session.join(at(8000), 2, 1, other);
+        joining.join(1, 2);
+        session.join(at(8000), joining);
+        for (path, address) in session.paths.iter_mut().zip(addresses) {
+            path.remote.address = address;
+        }
+        let activity = &mut session.paths[living].activity;
+        (activity.heard, activity.acknowledged) = (at(7000), at(6000));
         for newcomer in addresses {
             let shown = session.incumbent(newcomer.ip());
             let signs = (shown.heard, shown.acknowledged, shown.is_near);
