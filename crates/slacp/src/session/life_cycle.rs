@@ -12,7 +12,7 @@ const CLOSE_COPIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_m
 /// Minimum interval between CLOSEs to a peer that keeps sending.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The state of a session, and the reason why it left [`State::Established`].
+/// The state of a session, and the reason why it left [`LifeCycleState::Established`].
 ///
 /// ```text
 ///                      close                     CLOSE of the peer,
@@ -27,8 +27,8 @@ const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// | state | sends | accepts | ends |
 /// |---|---|---|---|
-/// | Established | everything; during an outage ([`Outage`]) only probes, acknowledgements and path frames | every frame | as above |
-/// | Closing | CLOSE: at once, after 50 and 150 ms, then at most every 100 ms in reply to packets | CLOSE; other frames have no effect | with the peer's CLOSE, or after three probe delays |
+/// | Established | everything; during an outage of all paths only probes, acknowledgements and path frames | every frame | as above |
+/// | Closing | CLOSE over every path: at once, after 50 and 150 ms, then at most every 100 ms in reply to packets | CLOSE; other frames have no effect | with the peer's CLOSE, or after three probe delays |
 /// | Closed | nothing | nothing | the endpoint forgets the session before its next input |
 ///
 /// The owner can use the session only while it is established, and gets the reason for its end
@@ -36,8 +36,6 @@ const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// Two states precede these: until its handshake completes, a session belongs to `Terminal`, and
 /// the hub keeps it as tentative until its first authentic packet.
-///
-/// [`Outage`]: super::outage::Outage
 #[derive(Debug, Default)]
 pub(super) struct LifeCycle {
     state: LifeCycleState,

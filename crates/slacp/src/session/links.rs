@@ -76,6 +76,8 @@ impl Session {
         let give_up = self.first_mut().set_siblings();
         let links = || SessionLinks { lost_at: None, give_up, next_close: 0 };
         self.links.get_or_insert_with(|| links().into());
+        // A path takes kilobytes, and few are added.
+        self.paths.reserve_exact(1);
         self.paths.push(path);
         self.update_links(now);
         old

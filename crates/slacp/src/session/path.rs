@@ -27,7 +27,7 @@ use rand_core::SeedableRng;
 use units::{BitRate, ByteCount, Instant};
 
 use self::discovery::PathDiscovery;
-use self::keys::SessionKeys;
+use self::keys::KeySchedule;
 use self::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
 use self::membership::LinkMembership;
 use self::outage::OutageState;
@@ -66,7 +66,7 @@ pub(super) struct RemoteEnd {
 /// A path of a session.
 pub(crate) struct SessionPath {
     pub(super) remote: RemoteEnd,
-    pub(super) keys: SessionKeys,
+    pub(super) keys: KeySchedule,
     pub(super) discovery: PathDiscovery,
     pub(super) rtt: RttEstimator,
     pub(super) loss: LossMeter,
@@ -120,7 +120,7 @@ impl SessionPath {
         let Peer { address, index, rate: announced, times, ecn, .. } = *peer;
         Self {
             remote: RemoteEnd { address, index, rate: announced, times, ecn },
-            keys: SessionKeys::new(now, config, phases),
+            keys: KeySchedule::new(now, config, phases),
             discovery: PathDiscovery::new(address, config.mtu, link_layer),
             rtt,
             loss: LossMeter::default(),

@@ -27,7 +27,7 @@ impl SessionPath {
     /// gives no RTT sample.
     ///
     /// # Errors
-    /// [`Unsent`] if the peer acknowledges a packet that was never sent.
+    /// [`AckError`] if the peer acknowledges a packet that was never sent.
     pub(super) fn on_ack(
         &mut self,
         shared: &mut SharedState,

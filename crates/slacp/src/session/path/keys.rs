@@ -13,7 +13,7 @@ use crate::wire::frame::Frame;
 use crate::wire::packet::PacketHeader;
 
 /// The keys in use, and the schedule of their renewal. Packets count in both directions.
-pub(in crate::session) struct SessionKeys {
+pub(in crate::session) struct KeySchedule {
     phases: KeyPhases,
     after: Duration,
     packets: u64,
@@ -24,7 +24,7 @@ pub(in crate::session) struct SessionKeys {
     previous_until: Option<Instant>,
 }
 
-impl SessionKeys {
+impl KeySchedule {
     pub(super) fn new(now: Instant, config: &Config, phases: KeyPhases) -> Self {
         Self {
             phases: phases.limited(config.key_limits),
