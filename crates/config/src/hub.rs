@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pep::accounting::VolumeDefaults;
-use pep::admission::TerminalQuota;
 use pep::egress::EgressRules;
-use pep::routes::PermittedTerminal;
+use pep::routes::{PermittedTerminal, TerminalQuota};
 use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{AggregateId, KeyPair, PublicKey, Rate};
 use units::{ByteCount, UnixTime};

@@ -113,8 +113,8 @@ mod tests {
     use slacp::{Host, PublicKey};
 
     use super::*;
-    use crate::admission::TerminalQuota;
     use crate::egress::EgressRules;
+    use crate::routes::TerminalQuota;
 
     const WEB: &str = "198.51.100.7:443";
 

@@ -24,5 +24,5 @@ pub use drain::DrainDeadline;
 pub use fair_slots::{FairSlots, SlotOutcome, SlotShare};
 pub use limits::{ConnectionLimits, MachineResources};
 pub use passing_clients::PassingClients;
-pub use quota::{QuotaExceeded, QuotaPermit, TerminalQuota, TerminalQuotas};
+pub use quota::{QuotaExceeded, QuotaPermit, TerminalQuotas};
 pub use refused::RefusedDestinations;

@@ -9,4 +9,4 @@ mod terminal;
 pub use paths::PacketPaths;
 pub use sites::{StreamRoute, TerminalSites};
 pub use sources::{AddressedPeers, SourceAddresses};
-pub use terminal::PermittedTerminal;
+pub use terminal::{PermittedTerminal, TerminalQuota};

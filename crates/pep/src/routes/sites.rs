@@ -203,7 +203,7 @@ mod tests {
     use crate::egress::EgressRules;
 
     use super::*;
-    use crate::admission::TerminalQuota;
+    use crate::routes::TerminalQuota;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);

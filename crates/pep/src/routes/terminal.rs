@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use slacp::{ClassRates, PublicKey, Rate};
-use units::UnixTime;
+use slacp::{ClassRates, PublicKey, Rate, SessionShare};
+use units::{ByteCount, UnixTime};
 
 use crate::accounting::VolumeQuota;
-use crate::admission::TerminalQuota;
 use crate::egress::EgressRules;
 use crate::traffic::Prefix;
 
@@ -46,4 +45,39 @@ pub struct PermittedTerminal {
     /// `true` if the key is that of an invitation: its holder can only replace it with the terminal's own.
     /// Key `invite` in place of `key`.
     pub invited: bool,
+}
+
+/// Limits of one terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalQuota {
+    /// Share of the hub's rate: a weight relative to the others while all want more than there is,
+    /// a rate that it has in any case, and one that it never exceeds. Keys `weight`, 1 to 1000,
+    /// default 1; `guaranteed` and `maximum`, default none.
+    pub share: SessionShare,
+    /// Maximum concurrent connections opened by the terminal. Key `max_connections`; by default all
+    /// of the hub's if there is one terminal, otherwise half of them.
+    pub connections: Option<u64>,
+    /// New connections per second in the long run. Key `connections_per_second`, default 1000.
+    pub per_second: u32,
+    /// Maximum concurrent name lookups; as many may wait. Key `lookups`, default 16.
+    pub lookups: usize,
+    /// Memory for the streams of its session, in each direction; by default that of all terminals.
+    /// Key `memory`.
+    pub memory: Option<ByteCount>,
+}
+
+impl Default for TerminalQuota {
+    /// A page takes 20 to 50 connections, so 1,000 per second are at least 20 pages per second, and
+    /// a fifth of what one core of a hub can open (`cargo bench -p skyhop --bench cost --
+    /// connections`). A lookup takes 0.1 s if the resolver has to ask others, so 16 at once are 160
+    /// names per second.
+    fn default() -> Self {
+        Self {
+            share: SessionShare::default(),
+            connections: None,
+            per_second: 1000,
+            lookups: 16,
+            memory: None,
+        }
+    }
 }

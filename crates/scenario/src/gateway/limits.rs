@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
 use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeDefaults, VolumeQuota};
-use pep::admission::TerminalQuota;
+use pep::routes::TerminalQuota;
 use pep::traffic::TrafficClasses;
 use slacp::{ClassRates, SessionShare};
 use units::ByteCount;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::accounting::VolumeDefaults;
-use pep::admission::TerminalQuota;
 use pep::egress::EgressRules;
 use pep::keys::format_public_key;
+use pep::routes::TerminalQuota;
 use pep::traffic::{Prefix, PrefixMap, TrafficClasses};
 use slacp::{KeyPair, PublicKey, Rate};
 use units::BitRate;

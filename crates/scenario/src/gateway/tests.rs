@@ -8,10 +8,10 @@ use config::{
     TunnelConfig, TunnelDevice,
 };
 use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeQuota};
-use pep::admission::TerminalQuota;
 use pep::egress::{EgressRules, EgressTarget};
 use pep::hubs::HubId;
 use pep::keys::format_public_key;
+use pep::routes::TerminalQuota;
 use pep::traffic::{PacketQueue, PolicyAction};
 use slacp::{ClassRates, SessionShare};
 use units::{BitRate, ByteCount};

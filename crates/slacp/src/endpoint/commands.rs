@@ -411,7 +411,7 @@ impl Endpoint {
     ) -> Result<ReadOutcome, StreamError> {
         let now = self.core.now;
         self.with(session, |session| {
-            session.shared.streams.read_by(now, stream, |it| it.offer(take))
+            session.shared.streams.read_by(now, stream, |reader| reader.offer(take))
         })?
     }
 

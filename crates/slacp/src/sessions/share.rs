@@ -99,7 +99,7 @@ impl ShareLimits {
             maximum.charge(now, size);
         }
         let both = [&mut self.guaranteed, &mut self.classes].into_iter().flatten();
-        for guaranteed in both.filter(|it| claimed && it.ready_at() <= now) {
+        for guaranteed in both.filter(|rate| claimed && rate.ready_at() <= now) {
             guaranteed.charge(now, size);
         }
     }

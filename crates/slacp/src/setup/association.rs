@@ -313,7 +313,7 @@ impl HubAssociation {
         let params = match initiator.answer(body) {
             Ok(params) => params,
             Err(error) if error.is_incompatible() => {
-                return self.give_up(core, now, receiver, error);
+                return self.give_up(core, now, receiver, &error);
             }
             // The handshake goes on: an authentic answer may still come.
             Err(_) => {
@@ -363,7 +363,7 @@ impl HubAssociation {
         let Some(target) = self.target(core) else { return core.count_ignored() };
         let joining = &mut self.joining[number];
         if let Err(error) = joining.handle_response(core, now, &self.key, &target, sender, body) {
-            self.notice_incompatible(core, error);
+            self.notice_incompatible(core, &error);
         }
     }
 
@@ -398,7 +398,7 @@ impl HubAssociation {
         core: &mut EndpointCore,
         now: Instant,
         index: Index,
-        error: HandshakeError,
+        error: &HandshakeError,
     ) {
         core.release_index(index);
         self.session_doubted = false;
@@ -406,8 +406,8 @@ impl HubAssociation {
         self.notice_incompatible(core, error);
     }
 
-    fn notice_incompatible(&mut self, core: &mut EndpointCore, error: HandshakeError) {
-        match error {
+    fn notice_incompatible(&mut self, core: &mut EndpointCore, error: &HandshakeError) {
+        match *error {
             HandshakeError::Refused { parameter } => {
                 self.notice(core, EndpointNotice::Refused { parameter });
             }

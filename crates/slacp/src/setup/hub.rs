@@ -492,10 +492,11 @@ impl Hub {
         let from = request.from;
         let known = self.answered.get(&request.knock).and_then(|key| self.peers.get_mut(key));
         let all = known.map(|known| {
-            let joining = known.joining.iter_mut().map(|it| &mut it.initiation);
-            known.tentative.iter_mut().map(|it| &mut it.initiation).chain(joining)
+            let joining = known.joining.iter_mut().map(|link| &mut link.initiation);
+            known.tentative.iter_mut().map(|session| &mut session.initiation).chain(joining)
         });
-        let found = all.and_then(|mut all| all.find(|it| it.knock == request.knock));
+        let found =
+            all.and_then(|mut all| all.find(|initiation| initiation.knock == request.knock));
         let Some(initiation) = found else { return };
         if initiation.from != from {
             return self.ask_for_cookie(core, now, request);
@@ -641,9 +642,9 @@ impl Hub {
 
     pub(crate) fn handle_timeout(&mut self, core: &mut EndpointCore, now: Instant) {
         while let Some((at, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
-            let expires = |it: &AnsweredInitiation| it.answered + CONFIRM <= now;
-            self.forget_joining(core, &key, |it| expires(&it.initiation));
-            if self.tentative(&key).is_some_and(|it| expires(&it.initiation)) {
+            let expires = |initiation: &AnsweredInitiation| initiation.answered + CONFIRM <= now;
+            self.forget_joining(core, &key, |link| expires(&link.initiation));
+            if self.tentative(&key).is_some_and(|session| expires(&session.initiation)) {
                 self.forget_tentative(core, &key);
             }
             self.expiries.remove(&(at, key));

@@ -97,8 +97,8 @@ impl Hub {
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         let known = self.peers.get_mut(&peer)?;
-        let is_first = |it: &TentativeLink| it.initiation.index == header.receiver;
-        let first = known.joining.iter_mut().find(|it| is_first(it))?;
+        let is_first = |link: &TentativeLink| link.initiation.index == header.receiver;
+        let first = known.joining.iter_mut().find(|link| is_first(link))?;
         let origin = (from, core.ecn_received);
         let session = known.session.and_then(|id| core.sessions.get_mut(id));
         let session = session.filter(|session| session.is_usable() && session.name == first.name);
