@@ -23,7 +23,7 @@ pub use self::hub::{
     EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, aggregates, link_rates,
     memory_limits, quotas,
 };
-pub use self::hub_address::{HubAddress, TcpAddress};
+pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{
     AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,
 };

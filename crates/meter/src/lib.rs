@@ -65,7 +65,7 @@ pub use payload::fresh_key;
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use run_report::MeterReport;
 pub use sender::SenderReport;
-pub use server::{ServeError, serve};
+pub use server::{HttpServeError, ServeError, serve};
 pub use stop::Stop;
 pub use swarm::{SwarmOptions, SwarmReport, swarm};
 pub use udp::{UdpOptions, UdpReport, udp};

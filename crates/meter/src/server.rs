@@ -28,7 +28,7 @@ use crate::sockets::SocketError;
 use crate::stream::{self, PayloadSink, PayloadSource, SendPlan, read_end};
 use crate::window::ReceiveWindow;
 
-use self::http::HttpServeError;
+pub use self::http::HttpServeError;
 
 /// Maximum number of concurrent connections; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -265,7 +265,7 @@ async fn upload(
             told = Some(Instant::now());
         }
     }
-    finish(stream, sink.receipt(), amount.bytes().unwrap_or(sink.received())).await
+    finish(stream, sink.receipt(), amount.bytes().unwrap_or_else(|| sink.received())).await
 }
 
 /// Message sizes of a request/reply connection.

@@ -69,8 +69,8 @@ impl Namespaces {
     }
 }
 
-impl From<[OwnedFd; Namespaces::COUNT]> for Namespaces {
-    fn from([user, mount, pid, net]: [OwnedFd; Namespaces::COUNT]) -> Self {
+impl From<[OwnedFd; Self::COUNT]> for Namespaces {
+    fn from([user, mount, pid, net]: [OwnedFd; Self::COUNT]) -> Self {
         Self { user, mount, pid, net }
     }
 }

@@ -193,7 +193,7 @@ impl DirectoryCandidate {
         }
         self.base.as_deref().map_or(Ok(()), expect_trusted)?;
         let parent = self.path.ancestors().skip(1).find(|path| path.exists());
-        let parent = parent.unwrap_or(Path::new("/"));
+        let parent = parent.unwrap_or_else(|| Path::new("/"));
         eaccess(parent, AccessFlags::W_OK | AccessFlags::X_OK).map_err(refused("make", &self.path))
     }
 }

@@ -21,8 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use self::target::{EgressTarget, TargetError};
 use crate::traffic::{Prefix, TCP};
-use special::SpecialRange;
-pub use special::{SPECIAL, forms};
+pub use special::{SPECIAL, SpecialRange, forms};
 
 /// Permitted destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub(crate) enum BaseFolder<'a> {
 impl<'a> BaseFolder<'a> {
     /// Returns the directory of `file`.
     pub(crate) fn of(file: &'a Path) -> Self {
-        Self::Disk(file.parent().unwrap_or(Path::new("")))
+        Self::Disk(file.parent().unwrap_or_else(|| Path::new("")))
     }
 
     /// Resolves `path` against this folder.

@@ -60,8 +60,9 @@ pub fn trace(bytes: &[u8]) {
     same(text, Trace::<Probability>::parse);
     same(text, Opportunities::parse);
     let opportunities = Opportunities::parse(text).map(Rate::Opportunities);
-    let rate = rates.ok().or(opportunities.ok()).unwrap_or(BitRate::from_mbit(1).into());
-    let delay = Trace::parse(text).map_or(Duration::ZERO.into(), Delay::Trace);
+    let rate =
+        rates.ok().or_else(|| opportunities.ok()).unwrap_or_else(|| BitRate::from_mbit(1).into());
+    let delay = Trace::parse(text).map_or_else(|_| Duration::ZERO.into(), Delay::Trace);
     let loss = Trace::parse(text).map_or(LossModel::None, LossModel::Trace);
     carry(LinkConfig::new(rate, delay, loss, QueueLimit::Packets(5)));
 }

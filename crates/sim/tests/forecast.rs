@@ -110,7 +110,7 @@ fn requests_over(
     while times.len() < count || ms % 20_000 != 0 {
         ms += 1;
         while let Some((_, _, bytes)) = link.poll_arrival(at(ms)) {
-            reply = reply.or((bytes == REQUEST).then_some(ms + REPLY));
+            reply = reply.or_else(|| (bytes == REQUEST).then_some(ms + REPLY));
         }
         if reply.take_if(|due| *due == ms).is_some() {
             gateway.received(ms, times.len() / on_each, &mut link);
@@ -300,7 +300,7 @@ fn upload_beside_requests(load: u64, ahead: Ahead) -> (u64, SlotCounters) {
     let (mut reply, mut request, mut offered) = (None, Some(1_000), 0);
     for ms in 0..60_000 {
         while let Some((_, terminal, bytes)) = link.poll_arrival(at(ms)) {
-            reply = reply.or((terminal == 0 && bytes == REQUEST).then_some(ms + REPLY));
+            reply = reply.or_else(|| (terminal == 0 && bytes == REQUEST).then_some(ms + REPLY));
         }
         // A packet has 31 cells.
         while link.mac_cells(1) < 400 && offered * 31 * 106 * 100 < ms * 32 * load {

@@ -43,7 +43,7 @@ pub use demo::{Demo, DemoOptions};
 pub use entry::MeasurementEntry;
 pub use error::StudyError;
 pub use meter_server::{MeterServer, ServerError};
-pub use pair::{GatewayPair, PairError};
+pub use pair::{CarriageMode, GatewayPair, PairError};
 pub use plan::{DemoPlan, Task, TaskWork, TrafficPath};
 pub use progress::{ProgressDisplay, TaskProgress};
 pub use results::Results;

@@ -20,7 +20,7 @@ pub use capture::{CaptureError, CapturePoint};
 pub use graphs::file_name;
 pub use published::{CompareError, beside_published, published_json};
 pub use replicate::{Extras, ReplicateError, RunJob, RunOutcome, replicate};
-pub use rounds::{ReplicatedRuns, RoundProgress, replicate_as_declared};
+pub use rounds::{NoFigure, ReplicatedRuns, RoundProgress, replicate_as_declared};
 
 /// A scenario file, as parsed.
 #[derive(Debug)]

@@ -35,11 +35,11 @@ const SMALL: usize = 512;
 /// Payload on the wire. Slices share the bytes.
 impl SegmentPayload for Bytes {
     fn len(&self) -> usize {
-        Bytes::len(self)
+        Self::len(self)
     }
 
     fn slice(&self, range: Range<usize>) -> Self {
-        Bytes::slice(self, range)
+        Self::slice(self, range)
     }
 
     fn append(&mut self, next: &Self) {
@@ -53,7 +53,7 @@ impl SegmentPayload for Bytes {
     /// Joins small pieces: each piece holds on to all of the packet that it came in, and a peer that
     /// sends single bytes would fill memory with packets.
     fn try_join(&mut self, next: &Self) -> bool {
-        let is_small = Bytes::len(self) + Bytes::len(next) <= SMALL;
+        let is_small = Self::len(self) + Self::len(next) <= SMALL;
         if is_small {
             self.append(next);
         }

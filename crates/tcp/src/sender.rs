@@ -296,7 +296,7 @@ impl<P: SegmentPayload> StreamSender<P> {
 
     /// Ends the stream after the data written so far.
     pub(crate) fn finish(&mut self) {
-        self.fin = self.fin.or(Some(self.buffer.end()));
+        self.fin = self.fin.or_else(|| Some(self.buffer.end()));
     }
 
     pub(crate) fn is_finished(&self) -> bool {

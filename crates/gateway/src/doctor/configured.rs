@@ -191,7 +191,7 @@ fn link(link: &LinkConfig) -> CheckFinding {
             let text = format!("{name}: {interface} does not exist or is down; it is used once up");
             return CheckFinding::warn(CHECK, text, mend);
         }
-        (source, _) => source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+        (source, _) => source.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into()),
     };
     match udp::try_bind((local, 0).into(), link.interface.as_deref()) {
         Ok(()) => CheckFinding::ok(CHECK, format!("{name} can be used")),

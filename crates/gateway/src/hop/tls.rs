@@ -158,7 +158,8 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     // Systems carry certificates that rustls cannot parse; one usable authority is enough.
     let (good, _) = roots.add_parsable_certificates(found);
     if good == 0 {
-        let place = authorities.map_or("this system".to_owned(), |path| path.display().to_string());
+        let place =
+            authorities.map_or_else(|| "this system".to_owned(), |path| path.display().to_string());
         return Err(format!("{place} has no certificate of an authority to verify others by"));
     }
     Ok(roots)

@@ -200,7 +200,7 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
         return Ok(vec![alone]);
     }
     // For port 0, all parts share the port that the kernel has chosen.
-    let port = alone.local_addr()?.as_socket().map_or(local.port(), |bound| bound.port());
+    let port = alone.local_addr()?.as_socket().map_or_else(|| local.port(), |bound| bound.port());
     drop(alone);
     let local = SocketAddr::new(local.ip(), port);
     let sockets = (0..parts).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;

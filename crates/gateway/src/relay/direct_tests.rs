@@ -63,7 +63,7 @@ async fn both_directions_arrive_whole_and_are_counted() {
         from_server.read_to_end(&mut got_up),
         from_client.read_to_end(&mut got_down)
     );
-    a.and(b).and(c.map(drop)).and(d.map(drop)).unwrap();
+    a.and(b).and_then(|_| c.map(drop)).and_then(|_| d.map(drop)).unwrap();
     assert!(got_up[..5] == *b"first" && got_up[5..] == up && got_down == down);
     relay.await.unwrap();
     let counts = [&counters.bytes_up, &counters.bytes_down, &counters.closed].map(Counter::get);

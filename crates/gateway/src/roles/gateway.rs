@@ -235,7 +235,7 @@ impl Gateway {
             };
             let checked = egress.check(*address, is_gateway);
             let permitted = checked.is_ok();
-            refused = refused.take().or(checked.err());
+            refused = refused.take().or_else(|| checked.err());
             permitted
         });
         if addresses.is_empty() { Err(refused.unwrap_or(EgressRefusal::NotListed)) } else { Ok(()) }

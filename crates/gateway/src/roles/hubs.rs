@@ -580,7 +580,8 @@ impl LearnKeys for KnownHubs {
         }
         let next = self.keys.next(&hub.configured);
         if next != known {
-            let said = next.as_ref().map_or("the present one".to_owned(), format_public_key);
+            let said =
+                next.as_ref().map_or_else(|| "the present one".to_owned(), format_public_key);
             tracing::info!("the next key of {} is {said}", hub.name);
         }
         self.hop.set_next_hub_key(hub.key, next);

@@ -368,7 +368,7 @@ impl Ncc {
         for terminal in terminals {
             self.grant_volume(*terminal, u32::MAX);
             let is_short = self.accounts[*terminal as usize].volume > 0 && self.room == 0;
-            short = short.or(is_short.then_some(*terminal));
+            short = short.or_else(|| is_short.then_some(*terminal));
         }
         if let Some(terminal) = short {
             self.turns.volume = terminal;

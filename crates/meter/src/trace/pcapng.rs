@@ -393,8 +393,9 @@ mod tests {
         let end = read(file, &mut |record| {
             lines.push(match record {
                 CaptureRecord::Packet(it) => {
-                    let time =
-                        it.time.map_or("no time".to_owned(), |time| time.as_nanos().to_string());
+                    let time = it
+                        .time
+                        .map_or_else(|| "no time".to_owned(), |time| time.as_nanos().to_string());
                     format!("{time}: {:?} of {} on {}", it.bytes, it.length, it.interface)
                 }
                 CaptureRecord::Lost { interface, packets } => {

@@ -20,7 +20,7 @@ impl SequenceUnwrapper {
 
     /// Unwraps a number that may be wrong: it does not affect later ones.
     pub(super) fn peek(&self, wire: u32) -> u64 {
-        let near = self.highest.unwrap_or(BASE + u64::from(wire));
+        let near = self.highest.unwrap_or_else(|| BASE + u64::from(wire));
         let away = wire.wrapping_sub(near as u32).cast_signed();
         near.saturating_add_signed(away.into())
     }

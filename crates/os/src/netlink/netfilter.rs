@@ -162,7 +162,7 @@ impl NetfilterSocket {
         loop {
             match self.0.receive() {
                 Ok(answer) => {
-                    refusal = refusal.and(first_error(&answer));
+                    refusal = refusal.and_then(|_| first_error(&answer));
                     take(&answer);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return refusal,

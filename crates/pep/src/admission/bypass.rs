@@ -97,7 +97,7 @@ impl BypassClock {
     pub fn set(&mut self, now: Instant, why: Option<BypassReason>) -> Option<BypassReason> {
         self.paused = self.paused.filter(|(until, _)| *until > now);
         // A reason that holds now says more than a pause that still runs.
-        let why = why.or(self.paused.map(|(_, why)| why));
+        let why = why.or_else(|| self.paused.map(|(_, why)| why));
         self.change(now, why);
         why
     }

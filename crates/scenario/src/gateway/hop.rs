@@ -39,7 +39,7 @@ impl HopKeys {
         link.decompressors = compression::decompressors(link.memory);
         let window = size(place, "stream_window", self.stream_window)?;
         // A small `memory` alone is no error: it lowers the default window.
-        link.stream_window = window.unwrap_or(link.stream_window.min(link.memory));
+        link.stream_window = window.unwrap_or_else(|| link.stream_window.min(link.memory));
         let expected = format!("at most the memory, {}", link.memory);
         let good = link.stream_window <= link.memory;
         place.check(good, "stream_window", quoted(link.stream_window), expected)?;

@@ -161,8 +161,8 @@ fn reaction(place: &KeyContext<'_>, reaction: Option<Text<Time>>) -> Result<Dura
 }
 
 fn rain(place: &KeyContext<'_>, source: Option<&Source>) -> Result<Trace<Decibels>, FileError> {
-    let dry = || Source::Lines(vec![format!("0s {}", Decibels::ZERO)]);
-    let rain: Trace<Decibels> = trace(place, "rain", source.unwrap_or(&dry()))?;
+    let dry = Source::Lines(vec![format!("0s {}", Decibels::ZERO)]);
+    let rain: Trace<Decibels> = trace(place, "rain", source.unwrap_or(&dry))?;
     let range = Decibels::ZERO..=GREATEST_ATTENUATION;
     let wrong = rain.values().find(|attenuation| !range.contains(attenuation));
     let value = wrong.copied().unwrap_or_default();

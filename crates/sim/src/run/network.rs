@@ -367,7 +367,7 @@ impl NetworkBuilder<'_> {
         let PlatformNodes { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
         let servers: Vec<_> = servers.iter().copied().chain(cache).collect();
         let hop = &self.case.hop;
-        let rate = told.unwrap_or(hop.forward.peak_rate(hop.mtu));
+        let rate = told.unwrap_or_else(|| hop.forward.peak_rate(hop.mtu));
         self.world.space_acknowledgements(hub, &servers, rate);
     }
 
@@ -402,7 +402,7 @@ impl NetworkBuilder<'_> {
         link: &LinkSpec,
     ) -> slacp::Config {
         let mtu = self.case.hop.mtu;
-        let rate = told.unwrap_or(link.peak_rate(mtu));
+        let rate = told.unwrap_or_else(|| link.peak_rate(mtu));
         let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
         if gateways.overhead == Overhead::LinkLayer {
             config.link_layer = true;

@@ -228,7 +228,7 @@ fn write_note(path: &Path, note: &OutboxNote) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     // The renaming is on disk only when the directory is.
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 /// Opens the file of a note; fails if the file has changed since.

@@ -111,7 +111,7 @@ pub(crate) fn inside_losses() {
 pub(crate) fn inside_two() {
     let sockets = Sockets::new();
     let hosts = [Node::Terminal, Node::Hub];
-    let before = path("nft").and(path("ip")).map(|_| hosts.map(traces));
+    let before = path("nft").and_then(|_| path("ip")).map(|_| hosts.map(traces));
     let tcp = "cc = \"hybla\"";
     let gateways = [("terminal", Node::Terminal), ("hub", Node::Hub)]
         .map(|(name, node)| solo(node, &sockets.key(name), tcp));

@@ -81,7 +81,7 @@ impl Controller for Unlimited {
 
 impl ControllerFactory for Unlimited {
     fn build(self: Arc<Self>, _: std::time::Instant, _: u16) -> Box<dyn Controller> {
-        Box::new(Unlimited)
+        Box::new(Self)
     }
 }
 

@@ -96,7 +96,7 @@ impl<K: Copy + Ord> FairQueue<K> {
 
     /// Adds a flow that has data.
     pub(crate) fn push(&mut self, key: K) {
-        let flow = self.flows.entry(key).or_insert(FairFlow {
+        let flow = self.flows.entry(key).or_insert_with(|| FairFlow {
             deficit: self.quantum.into(),
             backlogged: false,
             sparse: true,

@@ -268,7 +268,7 @@ impl SessionSchedule {
     ) -> Option<SessionId> {
         let goes_on = |id: &SessionId| entry(*id).is_some_and(ScheduleEntry::is_queued);
         let run = self.run.filter(|(_, left)| *left > 0).map(|(id, _)| id).filter(goes_on);
-        run.or_else(|| self.claims.first().or(self.turns.first()).map(|(_, id)| *id))
+        run.or_else(|| self.claims.first().or_else(|| self.turns.first()).map(|(_, id)| *id))
     }
 
     /// Bytes left in the session's turn; 0 if it is not running.

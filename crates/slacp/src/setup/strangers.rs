@@ -58,7 +58,7 @@ impl StrangerTable {
         address: SocketAddr,
         key: Option<PublicKey>,
     ) -> Option<EndpointNotice> {
-        let who = key.map_or(StrangerId::Address(address.ip()), StrangerId::Key);
+        let who = key.map_or_else(|| StrangerId::Address(address.ip()), StrangerId::Key);
         match self.known.get_mut(&who) {
             Some(known) => {
                 (known.address, known.last) = (address, now);

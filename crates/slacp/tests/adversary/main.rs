@@ -48,7 +48,7 @@ fn each(seeds: Range<u64>, run: impl Fn(u64) -> f64 + Sync) {
         outcomes.iter().filter_map(|(seed, outcome)| Some((seed, outcome.as_ref().err()?)));
     for (seed, why) in failures.clone() {
         let formatted = why.downcast_ref::<String>().map(String::as_str);
-        let text = formatted.or(why.downcast_ref().copied()).unwrap_or_default();
+        let text = formatted.or_else(|| why.downcast_ref().copied()).unwrap_or_default();
         println!("SLACP_SEEDS={seed}..{}: {text}", seed + 1);
     }
     let failed = failures.count();

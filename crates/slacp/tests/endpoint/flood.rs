@@ -159,18 +159,18 @@ enum Node {
 
 impl Node {
     fn gateway(endpoint: Endpoint, peer: u32) -> Self {
-        Node::Gateway { endpoint: endpoint.into(), address: address(peer, 1), up: None, downs: 0 }
+        Self::Gateway { endpoint: endpoint.into(), address: address(peer, 1), up: None, downs: 0 }
     }
 
     fn up(&self) -> Option<Instant> {
         match self {
-            Node::Gateway { up, .. } => *up,
-            Node::Stranger { .. } => None,
+            Self::Gateway { up, .. } => *up,
+            Self::Stranger { .. } => None,
         }
     }
 
     fn take_events(&mut self, now: Instant) {
-        let Node::Gateway { endpoint, up, downs, .. } = self else { return };
+        let Self::Gateway { endpoint, up, downs, .. } = self else { return };
         while let Some((_, event)) = endpoint.poll_event() {
             match event {
                 Event::Up { .. } => *up = up.or(Some(now)),
@@ -192,13 +192,13 @@ impl Machine for Node {
 
     fn poll_timeout(&self) -> Option<(Instant, ())> {
         match self {
-            Node::Gateway { endpoint, .. } => endpoint.poll_timeout().map(|(at, _)| (at, ())),
-            Node::Stranger { due, .. } => Some((*due, ())),
+            Self::Gateway { endpoint, .. } => endpoint.poll_timeout().map(|(at, _)| (at, ())),
+            Self::Stranger { due, .. } => Some((*due, ())),
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Node::Gateway { endpoint, .. } = self {
+        if let Self::Gateway { endpoint, .. } = self {
             endpoint.handle_timeout(now);
         }
         self.take_events(now);
@@ -212,7 +212,7 @@ impl Peer for Node {
             [source[0], source[1], source[2], source[3]],
             u16::from_be_bytes([source[4], source[5]]),
         ));
-        if let Node::Gateway { endpoint, .. } = self {
+        if let Self::Gateway { endpoint, .. } = self {
             endpoint.handle_datagram(now, from, &mut datagram);
         }
         self.take_events(now);
@@ -220,13 +220,13 @@ impl Peer for Node {
 
     fn transmit(&mut self, now: Instant) -> Option<(usize, Vec<u8>)> {
         match self {
-            Node::Gateway { endpoint, address: own, .. } => {
+            Self::Gateway { endpoint, address: own, .. } => {
                 let mut datagram = Vec::new();
                 let to = endpoint.poll_transmit(now, &mut datagram)?;
                 let to = (0..2).find(|peer| address(*peer, 1) == to).unwrap_or(2);
                 Some((to as usize, with_source(datagram, *own)))
             }
-            Node::Stranger { stranger, due, every } => {
+            Self::Stranger { stranger, due, every } => {
                 if *due > now {
                     return None;
                 }

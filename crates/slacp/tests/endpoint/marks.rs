@@ -50,7 +50,7 @@ fn run(voice: u8) -> ([Sent; 2], [usize; 2]) {
     for ms in 0..4_000 {
         let now = Instant::from_nanos(1_000_000_000) + Duration::from_millis(ms);
         while let Some((id, event)) = sides[0].poll_event() {
-            session = session.or(matches!(event, Event::Up { .. }).then_some(id));
+            session = session.or_else(|| matches!(event, Event::Up { .. }).then_some(id));
         }
         if let Some(id) = session.filter(|_| ms < 2_000) {
             let offer = |number, size| (channel(number), vec![0x45; size]);

@@ -255,6 +255,6 @@ pub fn net(hop: &Hop, plans: &[Plan], up: &[Flow], down: &[Flow]) -> Net<Node> {
 pub fn run(net: &mut Net<Node>) {
     let end = |flow: &Flow| flow.sent_at(flow.count);
     let ends = net.peers().iter().flat_map(|node| node.flows.iter().map(end));
-    let end = ends.max().unwrap_or(at(5.0)) + Duration::from_secs(3);
+    let end = ends.max().unwrap_or_else(|| at(5.0)) + Duration::from_secs(3);
     net.run_for(end.saturating_since(net.now())).unwrap();
 }

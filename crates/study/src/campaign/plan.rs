@@ -169,7 +169,8 @@ impl CampaignPlan {
                 match (&source.replications, wanted.seeds) {
                     (Replications::Until(rule), None) => cells.extend(round(rule, get)?),
                     _ => {
-                        cells.extend(source.seeds(wanted.seeds).into_iter().map(|seed| get(seed).0));
+                        cells
+                            .extend(source.seeds(wanted.seeds).into_iter().map(|seed| get(seed).0));
                     }
                 }
             }

@@ -109,7 +109,7 @@ impl ConnectionOwner for StationEnds {
         let mine = |running: &&mut RunningEnd| running.is_for(path, segment);
         if let Some(running) = self.running.iter_mut().find(mine) {
             // A passive end learns its peer from the first SYN.
-            running.way.get_or_insert(reverse(path));
+            running.way.get_or_insert_with(|| reverse(path));
             if let Some(tcp) = &mut running.tcp {
                 tcp.handle_segment(now, segment);
             }

@@ -43,7 +43,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<HeaderOptions, WireError> {
 fn read_one(kind: u8, body: &[u8], options: &mut HeaderOptions) {
     match (kind, body) {
         (MSS, &[a, b]) => {
-            options.mss.get_or_insert(u16::from_be_bytes([a, b]));
+            options.mss.get_or_insert_with(|| u16::from_be_bytes([a, b]));
         }
         (WINDOW_SCALE, &[shift]) => {
             options.window_scale.get_or_insert(shift);
@@ -74,7 +74,7 @@ fn read_one(kind: u8, body: &[u8], options: &mut HeaderOptions) {
         (FAST_OPEN, cookie)
             if cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len() % 2 == 0 =>
         {
-            options.fast_open.get_or_insert(cookie.iter().copied().collect());
+            options.fast_open.get_or_insert_with(|| cookie.iter().copied().collect());
         }
         _ => {}
     }

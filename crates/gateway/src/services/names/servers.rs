@@ -57,7 +57,7 @@ impl ResolverList {
 fn parse(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
-        let value = words.next().filter(|word| *word == "nameserver").and(words.next())?;
+        let value = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
         value.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT))
     };
     let listed: Vec<_> = text.lines().filter_map(address).take(MAX_LISTED).collect();

@@ -26,7 +26,7 @@ pub(super) fn combine(
     // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
-    let found = count.map_or("too many".to_owned(), |count| count.to_string());
+    let found = count.map_or_else(|| "too many".to_owned(), |count| count.to_string());
     let expected = format!("1 to {MOST}");
     place.check(few, "factor", format!("{found} combinations"), expected)?;
     // Number of consecutive combinations with the same level.

@@ -153,7 +153,7 @@ impl Auto {
         };
         let first = train.is_empty();
         let member = self.member.as_mut().filter(|_| whole);
-        member.map_or(size.into(), |member| member.spread(first, size))
+        member.map_or_else(|| size.into(), |member| member.spread(first, size))
     }
 
     /// Returns `true` if a train may start. While one member measures a shared link, the others

@@ -28,7 +28,7 @@ use slacp::{
 use units::{BitRate, ByteCount, Instant, Machine};
 
 use agenda::Agenda;
-pub use records::{Record, Records};
+pub(crate) use records::{Record, Records};
 use tcp::{Control, Data, HEADER, Tcp};
 
 /// What IPv4 and UDP add to a datagram.
@@ -383,7 +383,7 @@ impl Path {
     }
 
     /// Schedules a change.
-    pub fn change(&mut self, when: Instant, what: impl FnMut(&mut Path) + 'static) {
+    pub fn change(&mut self, when: Instant, what: impl FnMut(&mut Self) + 'static) {
         self.changes.push((when, Box::new(what)));
         self.changes.sort_by_key(|(when, _)| *when);
     }

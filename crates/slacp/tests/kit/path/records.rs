@@ -8,7 +8,7 @@ use units::Instant;
 
 /// What happened to a packet of the forward link.
 #[derive(Debug, Clone, Copy)]
-pub struct Record {
+pub(crate) struct Record {
     pub flow: usize,
     pub size: usize,
     pub sent: Instant,
@@ -26,7 +26,7 @@ impl Record {
 
 /// All records in the order of sending, with an index by flow.
 #[derive(Debug, Default)]
-pub struct Records {
+pub(crate) struct Records {
     all: Vec<Record>,
     flows: Vec<Of>,
 }
