@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::StackConfig;
+use config::{StackConfig, TunnelConfig};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType,
@@ -67,6 +67,7 @@ pub(crate) struct WanStack {
     shared: Arc<StackShared>,
     table: StackTable,
     route: Route,
+    device_config: TunnelConfig,
     /// Index of the device, for the route to the stack's own address.
     device: u32,
     driver: JoinHandle<io::Error>,
@@ -123,7 +124,8 @@ impl WanStack {
         let (sender, incoming) = mpsc::channel(INCOMING);
         let driver = StackDriver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
-        Ok(Self { shared, table, route, device: index, driver, incoming })
+        let device_config = config.device.clone();
+        Ok(Self { shared, table, route, device_config, device: index, driver, incoming })
     }
 
     /// Returns a handle to open connections.
@@ -174,13 +176,35 @@ impl WanStack {
         self.shared.send_now(clock::now());
     }
 
-    /// Restores the routes that the kernel removed when IPv6 was switched off.
-    pub(crate) fn follow_routes(&self) {
-        // Fails without the device, which its reader reports.
+    /// Replaces a device that was removed, and restores the routes that the kernel removed when IPv6 was
+    /// switched off.
+    pub(crate) fn follow_routes(&mut self) {
+        // Its reader learns that the device was removed, but not that it was renamed.
+        if if_nametoindex(self.device_config.name.as_str()).is_err() {
+            self.renew_device();
+        }
+        // Fails without the device.
         let _ = self.route.restore();
         for version in [IpFamily::V4, IpFamily::V6] {
             // Also fails without IPv6, which was reported at the start.
             let _ = route_to_stack(self.device, version);
+        }
+    }
+
+    /// Creates the device again, and leads the routes to it. The connections go on: what was lost meanwhile
+    /// is retransmitted.
+    fn renew_device(&mut self) {
+        let name = &self.device_config.name;
+        let made = Device::open(&self.device_config).map_err(|refusal| refusal.to_string());
+        let index = if_nametoindex(name.as_str()).map_err(|errno| errno.to_string());
+        match made.and_then(|device| Ok((device, index?))) {
+            Ok((device, index)) => {
+                tracing::info!("stack {name}: its device was made anew");
+                self.route.lead_to(index);
+                self.device = index;
+                self.shared.renew_device(device);
+            }
+            Err(error) => tracing::debug!("the stack's device is not there: {error}"),
         }
     }
 

@@ -183,7 +183,7 @@ impl RunningRole for Solo {
     fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations) {
         ops.evict_idle(now, self.view(), false);
         self.intake.iter_mut().for_each(Intake::follow_routes);
-        if let Some(stack) = &self.stack {
+        if let Some(stack) = &mut self.stack {
             stack.follow_routes();
             self.counters.in_stack.set(stack.held());
         }

@@ -41,7 +41,8 @@ const TRIES: usize = 128;
 /// State shared by the driver and the connections' tasks.
 pub(super) struct StackShared {
     state: Mutex<StackState>,
-    device: Device,
+    /// Replaced by a new one after it was removed.
+    device: Mutex<Arc<Device>>,
     /// Notified by anything that may make the stack send.
     work: Notify,
     counters: Arc<GatewayCounters>,
@@ -77,6 +78,9 @@ pub(super) struct StackDriver {
     incoming: mpsc::Sender<IncomingFlow>,
     buffer: Vec<u8>,
     out: Vec<u8>,
+    device: Arc<Device>,
+    /// The device was removed; nothing is read until there is another.
+    is_device_gone: bool,
 }
 
 impl StackShared {
@@ -90,7 +94,7 @@ impl StackShared {
         let state = StackState { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
         Self {
             state: Mutex::new(state),
-            device,
+            device: Mutex::new(Arc::new(device)),
             work: Notify::new(),
             counters,
             unsent: Counter::default(),
@@ -99,6 +103,16 @@ impl StackShared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, StackState> {
         self.state.lock().expect("no thread panics while it holds the stack")
+    }
+
+    pub(super) fn device(&self) -> Arc<Device> {
+        self.device.lock().expect("no thread panics while it holds the device").clone()
+    }
+
+    /// Replaces a device that was removed.
+    pub(super) fn renew_device(&self, device: Device) {
+        *self.device.lock().expect("no thread panics while it holds the device") = Arc::new(device);
+        self.notify_driver();
     }
 
     /// Wakes the driver, since the stack may have something to send.
@@ -152,7 +166,7 @@ impl StackShared {
         let error =
             syn.and_then(|(path, seq)| packet::unreachable(&path.reversed(), seq, prohibited));
         // A lost error is sent again after the next SYN.
-        if error.is_some_and(|error| self.device.send(&error).is_err()) {
+        if error.is_some_and(|error| self.device().send(&error).is_err()) {
             self.unsent.increment();
         }
     }
@@ -245,11 +259,20 @@ impl StackDriver {
         shared: Arc<StackShared>,
         incoming: mpsc::Sender<IncomingFlow>,
     ) -> io::Result<Self> {
-        let buffer = vec![0; LONGEST_PACKET];
-        Ok(Self { shared, timer: Timer::new()?, incoming, buffer, out: Vec::new() })
+        let device = shared.device();
+        Ok(Self {
+            shared,
+            timer: Timer::new()?,
+            incoming,
+            buffer: vec![0; LONGEST_PACKET],
+            out: Vec::new(),
+            device,
+            is_device_gone: false,
+        })
     }
 
-    /// Runs until the device or the timer fails for good.
+    /// Runs until the timer fails. Without its device the stack loses all packets, until there is
+    /// another one.
     pub(super) async fn run(mut self) -> io::Error {
         loop {
             if let Err(error) = self.turn().await {
@@ -260,24 +283,29 @@ impl StackDriver {
 
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
+        let device = self.shared.device();
+        if !Arc::ptr_eq(&device, &self.device) {
+            self.device = device.clone();
+            self.is_device_gone = false;
+        }
         self.handle_timeouts(now);
         self.serve(now, 0);
         let next = self.shared.lock().stack.poll_timeout().map(|(at, _)| at);
         // The clock is read again: serving may have taken long.
         if next.is_some_and(|at| at <= clock::now()) {
             tokio::task::yield_now().await;
-            return self.receive().map(drop);
+            self.receive();
+            return Ok(());
         }
         self.timer.set(next)?;
         let shared = self.shared.clone();
         tokio::select! {
-            readable = shared.device.readable() => {
-                let mut readable = readable?;
-                // Without clearing, a device that was emptied would count as readable for ever.
-                if self.receive()? {
-                    readable.clear_ready();
-                } else {
-                    readable.retain_ready();
+            readable = device.readable(), if !self.is_device_gone => {
+                match readable {
+                    // Without clearing, a device that was emptied would count as readable for ever.
+                    Ok(mut readable) if self.receive() => readable.clear_ready(),
+                    Ok(mut readable) => readable.retain_ready(),
+                    Err(error) => self.lose_device(&error),
                 }
                 // The tasks that were woken run before the next turn.
                 tokio::task::yield_now().await;
@@ -295,12 +323,25 @@ impl StackDriver {
         }
     }
 
+    fn lose_device(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_device_gone, true) {
+            tracing::warn!("the stack's device is gone: {error}; it is made anew");
+        }
+    }
+
     /// Handles waiting packets of the device, up to the limit of a turn. Returns whether the device is
     /// empty. Replies are sent after each packet, so that acknowledgements do not leave in bursts.
-    fn receive(&mut self) -> io::Result<bool> {
+    fn receive(&mut self) -> bool {
         for _ in 0..PACKETS_PER_TURN {
             let shared = self.shared.clone();
-            let Some(length) = shared.device.take(&mut self.buffer)? else { return Ok(true) };
+            let length = match self.device.take(&mut self.buffer) {
+                Ok(Some(length)) => length,
+                Ok(None) => return true,
+                Err(error) => {
+                    self.lose_device(&error);
+                    return true;
+                }
+            };
             let packet = Bytes::copy_from_slice(&self.buffer[..length]);
             let now = clock::now();
             let mut dscp_of_syn = 0;
@@ -323,7 +364,7 @@ impl StackDriver {
             }
             self.serve(now, dscp_of_syn);
         }
-        Ok(false)
+        false
     }
 
     /// Handles the stack's events, and sends all packets that are due.
@@ -360,10 +401,11 @@ impl StackDriver {
 
 /// Sends all packets that are due. `out`: buffer for a packet.
 fn transmit(shared: &StackShared, now: Instant, state: &mut StackState, out: &mut Vec<u8>) {
+    let device = shared.device();
     while let Some((path, segment)) = state.stack.poll_transmit(now) {
         let dscp = state.stack.dscp(&path);
         let mtu = state.mtus.of(now, path.to);
-        let send = |packet: &[u8]| shared.device.send(packet);
+        let send = |packet: &[u8]| device.send(packet);
         if let Err(error) = packet::write(&path, segment, dscp, mtu, out, send) {
             // Lost, as on a full link: TCP retransmits.
             tracing::debug!("cannot write to the stack's device: {error}");

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use config::{TunnelConfig, TunnelDevice};
+use netlink_packet_route::link::LinkMessage;
 use slacp::{ResetReason, StreamOpening};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -187,7 +188,7 @@ fn there_are_no_more_connections_than_configured() {
 fn the_routes_to_the_stack_s_own_addresses_are_restored() {
     in_namespace(|| {
         run(|| async {
-            let (stack, _) = install(None);
+            let (mut stack, _) = install(None);
             let mut kernel = RouteSocket::open().unwrap();
             for version in [IpFamily::V4, IpFamily::V6] {
                 let mut remove = || {
@@ -198,6 +199,31 @@ fn the_routes_to_the_stack_s_own_addresses_are_restored() {
                 stack.follow_routes();
                 assert!(remove(), "{version:?}");
             }
+        });
+    });
+}
+
+/// Its connections outlive it, as TCP outlives a cable that is pulled.
+#[test]
+fn a_device_that_is_removed_is_made_anew() {
+    in_namespace(|| {
+        run(|| async {
+            let (mut stack, counters) = install(None);
+            let listener = TcpListener::bind((KERNEL, PORT)).await.unwrap();
+            let (caller, to) = (stack.caller(), SocketAddr::new(KERNEL.into(), PORT));
+            let (flow, accepted) =
+                tokio::join!(caller.connect(to, None, None, LIMIT), listener.accept());
+            let before = stack.device;
+            let mut link = LinkMessage::default();
+            link.header.index = before;
+            let mut kernel = RouteSocket::open().unwrap();
+            assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
+            // The driver finds out.
+            tokio::task::yield_now().await;
+            stack.follow_routes();
+            assert_ne!(stack.device, before);
+            let (server, _) = accepted.unwrap();
+            assert_talk(joined(flow.unwrap(), &counters).await, server).await;
         });
     });
 }
