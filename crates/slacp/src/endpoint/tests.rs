@@ -227,12 +227,18 @@ fn a_link_that_the_hub_refuses_is_tried_again_after_a_pause() {
     let mut hub = hub(two());
     carry(&mut terminal, TERMINAL, &mut hub, at(0));
     carry(&mut hub, HUB, &mut terminal, at(1));
-    let initiation = |terminal: &mut Endpoint, now| {
-        let mut sent = drain(terminal, now).into_iter();
-        sent.find_map(|datagram| match packet::parse(&datagram) {
-            Some(Datagram::Initiation { sender }) => Some((sender, datagram)),
-            _ => None,
-        })
+    // The session goes on over its first link.
+    let mut initiation = |terminal: &mut Endpoint, now| {
+        let mut found = None;
+        for mut datagram in drain(terminal, now) {
+            if let Some(Datagram::Initiation { sender }) = packet::parse(&datagram) {
+                found = Some((sender, datagram));
+            } else {
+                hub.handle_datagram(now, address(TERMINAL), &mut datagram);
+            }
+        }
+        carry(&mut hub, HUB, terminal, now);
+        found
     };
     let (sender, datagram) = initiation(&mut terminal, at(2)).unwrap();
     let mut rng = ChaCha20Rng::from_seed([4; 32]);
