@@ -190,9 +190,10 @@ fn the_routes_to_the_stack_s_own_addresses_are_restored() {
         run(|| async {
             let (mut stack, _) = install(None);
             let mut kernel = RouteSocket::open().unwrap();
+            let device = stack.device;
             for version in [IpFamily::V4, IpFamily::V6] {
                 let mut remove = || {
-                    let route = own_route(stack.device, version);
+                    let route = own_route(device, version);
                     kernel.remove(RouteNetlinkMessage::DelRoute(route)).unwrap()
                 };
                 assert!(remove() && !remove(), "{version:?}");
