@@ -15,7 +15,7 @@ pub(super) enum SampleResult {
 const SAMPLE: usize = 4096;
 /// Fewest bytes whose distribution is significant.
 const SMALLEST_SAMPLE: usize = 256;
-/// Highest entropy that promises a gain, in bits per byte. Dense data has more than 7.1 in [`ENOUGH`] bytes
+/// Highest entropy that promises a gain, in bits per byte. Dense data has more than 7.1 in [`SMALLEST_SAMPLE`] bytes
 /// and 7.9 in [`SAMPLE`]; media and archives have at least 7.
 const MOST_ENTROPY: f64 = 6.5;
 /// Of sixteen bytes of text at least this many are printable.

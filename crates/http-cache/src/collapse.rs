@@ -2,7 +2,7 @@
 //! and its response serves the other clients too.
 //!
 //! Only a response that may be stored, and that could be served to the others from the store, is shared
-//! ([`Cache::handle_collapsed`](super::Cache::handle_collapsed)). That is not known before its head
+//! ([`SharedCache::handle_collapsed`](super::SharedCache::handle_collapsed)). That is not known before its head
 //! arrives, and clients that waited for a response that cannot be shared have lost a round trip. After one,
 //! requests for that key are sent at once for a while.
 

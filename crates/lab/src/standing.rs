@@ -1,8 +1,8 @@
 //! Labs that persist after the command that started them has returned.
 //!
-//! `up` reserves a name ([`LabRegistry::take`]), detaches ([`detach`]), starts a lab and keeps it
+//! `up` reserves a name ([`LabRegistry::reserve`]), detaches ([`detach()`]), starts a lab and keeps it
 //! running ([`PersistentLab::keep`]). From then on any process with the same user id reaches it through its
-//! control socket ([`Standing`]), to read its status, change its links, enter it or end it. Whether
+//! control socket ([`RunningLab`]), to read its status, change its links, enter it or end it. Whether
 //! it is alive is shown by a lock that the kernel releases when its last process ends, so nothing
 //! that a killed lab has left behind is believed.
 

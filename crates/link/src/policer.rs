@@ -48,7 +48,7 @@ impl fmt::Display for Policer {
     }
 }
 
-/// A token in the units of [`Bucket::tokens`]: the product of a bit per second and a nanosecond is a
+/// A token in the units of [`PolicerBucket::tokens`]: the product of a bit per second and a nanosecond is a
 /// whole number of them.
 const BYTE: u128 = 8 * 1_000_000_000;
 

@@ -103,7 +103,7 @@ pub(crate) fn open(server: SocketAddr, options: &SocketOptions) -> Result<TcpSoc
 }
 
 /// Connects with Nagle's algorithm off. The connection is reset if it is dropped before
-/// [`in_order`] is called: a flow that hits its limit must not keep sending buffered data while the
+/// [`disable_reset_on_drop`] is called: a flow that hits its limit must not keep sending buffered data while the
 /// next one is measured.
 pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<TcpStream, FlowError> {
     let failed = |error| FlowError::Connect { server, error };

@@ -44,7 +44,7 @@ pub(crate) struct RttMean {
 }
 
 impl RttMean {
-    /// Samples `socket` while it is polled; never completes. The descriptor is a copy ([`copy`]),
+    /// Samples `socket` while it is polled; never completes. The descriptor is a copy,
     /// because the stream itself is in use.
     pub(crate) async fn watch(&mut self, socket: &OwnedFd) -> ! {
         let mut ticks = interval(SAMPLE_INTERVAL);

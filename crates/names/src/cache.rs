@@ -41,7 +41,7 @@ pub(super) struct CacheEntry {
     owner: IpAddr,
     /// Position in the order of use.
     mark: u64,
-    /// Time of the prefetch; [`None`] if it is not worth one, or was taken by [`Cache::take_due`].
+    /// Time of the prefetch; [`None`] if it is not worth one, or was taken by [`ReplyCache::take_due`].
     due: Option<Instant>,
 }
 

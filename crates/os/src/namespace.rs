@@ -13,7 +13,7 @@ use nix::sys::stat::fstat;
 pub use enter::{EnterError, enter, enter_user, expect_one_thread};
 pub use net::NetNs;
 
-/// The namespaces that a process can move to: those of a process that [entered](enter) its own,
+/// The namespaces that a process can move to: those of a process that [entered](enter()) its own,
 /// with one of its network namespaces.
 #[derive(Debug)]
 pub struct Namespaces {

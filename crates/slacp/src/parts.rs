@@ -21,7 +21,7 @@ impl HubPart {
     /// The only part of an undivided endpoint.
     pub(crate) const WHOLE: Self = Self { number: 0, of: 1 };
 
-    /// All parts of a hub with `of` parts, between 1 and [`MOST_PARTS`].
+    /// All parts of a hub with `of` parts, between 1 and [`MAX_PARTS`].
     pub(crate) fn all(of: u8) -> impl Iterator<Item = Self> {
         let of = of.clamp(1, MAX_PARTS);
         (0..of).map(move |number| Self { number, of })

@@ -434,7 +434,7 @@ impl EndpointCore {
     }
 
     /// Handles state changes of the touched sessions and updates their index entries. Every input
-    /// and command, or a [`crate::Run`] of them, ends with this.
+    /// and command, or a [`crate::DatagramRun`], ends with this.
     pub(crate) fn settle(&mut self) {
         // First, because all members of an aggregate that are compared must measure their rates.
         self.handle_switches();

@@ -1,5 +1,5 @@
 //! Endpoints of `tcp` on a network device, with every option and congestion controller, against
-//! real kernels: [`serve`] test objects over HTTP, or [`get`] one and verify every byte; for scenarios
+//! real kernels: [`serve()`] test objects over HTTP, or [`get()`] one and verify every byte; for scenarios
 //! in the lab, bulk transfers between two of them (`transfer`).
 
 mod drive;

@@ -1,4 +1,4 @@
-//! The hubs of a terminal: does what [`pep::hubs::Hubs`] decides, chooses between UDP and TCP for
+//! The hubs of a terminal: does what [`HubSelection`] decides, chooses between UDP and TCP for
 //! each, and follows their addresses.
 
 use std::collections::BTreeMap;

@@ -187,7 +187,7 @@ impl Frames {
     }
 }
 
-/// A number of slots per superframe, as a fixed-point number with [`Share::BITS`] binary digits
+/// A number of slots per superframe, as a fixed-point number with [`Self::BITS`] binary digits
 /// after the point, so that rates add up exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct SlotFraction(pub(super) u64);

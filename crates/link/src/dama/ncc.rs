@@ -70,7 +70,7 @@ struct Account {
     first_volume: u32,
     /// Cells requested and not yet granted.
     volume: u32,
-    /// Superframe from which on the volume request no longer holds, with [`Policy::RttAware`].
+    /// Superframe from which on the volume request no longer holds, with [`CapacityPolicy::RttAware`].
     volume_expires: u64,
     /// Cells of its forecast that were not granted yet.
     foreseen: u32,

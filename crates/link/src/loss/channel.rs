@@ -63,7 +63,7 @@ impl LossProcess {
     }
 
     /// Returns true if an error burst hits this reception. For a packet that is received in parts,
-    /// the other models are applied once, by [`Channel::loses`] of the last part.
+    /// the other models are applied once, by [`Self::loses`] of the last part.
     pub(crate) fn is_hit_by_burst(&mut self, reception: ReceptionTime) -> bool {
         match &mut self.state {
             LossState::Burst(bursts) => bursts.hit(reception),

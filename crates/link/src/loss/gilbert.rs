@@ -4,7 +4,7 @@
 //! for codes on burst-noise channels" (BSTJ 1960 and 1963): a Markov chain with a good and a bad
 //! state, each with its own loss probability. The chain steps once per arriving packet, so bursts
 //! are in packets and their duration depends on the traffic. For bursts in time use
-//! [`crate::Burst`].
+//! [`crate::BurstModel`].
 
 use core::fmt;
 use core::str::FromStr;

@@ -6,7 +6,7 @@
 //!
 //! 1. *The IP identification* (RFC 6864): a host gives each transmission its own. It does not count
 //!    where it is zero, or where different segments share it.
-//! 2. *The place* ([`Place`](super::layers::Place), TTL or hop limit): all transmissions of a host
+//! 2. *The place* ([`CapturePlace`](super::layers::CapturePlace), TTL or hop limit): all transmissions of a host
 //!    pass the same places, so a packet seen at another place was forwarded. This holds only within
 //!    [`FORWARDED_WITHIN`], because a host may choose another path after a time-out.
 //! 3. *The time*: a host cannot know of a loss, and so retransmit, before half a round trip has

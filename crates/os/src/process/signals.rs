@@ -26,7 +26,7 @@ pub fn leave_signals_to_the_command() {
     }
 }
 
-/// Returns SIGCHLD, and those of [`endings`] that this process does not ignore (as under nohup).
+/// Returns SIGCHLD, and those of [`terminating_signals`] that this process does not ignore (as under nohup).
 pub(super) fn waited_for() -> SigSet {
     let mut set: SigSet = handled_signals().collect();
     set.add(Signal::SIGCHLD);

@@ -1,5 +1,8 @@
 //! A link as written in a file, or as changed on the command line.
 
+// Options in brackets look like links, and the schema shows the text as it is.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use core::num::NonZeroU64;
 
 use link::{

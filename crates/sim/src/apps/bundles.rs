@@ -1,6 +1,6 @@
 //! A file in bundles (BPv7, RFC 9171), which every node on the way stores and forwards.
 //!
-//! [`Agent`] decides which bundles a node accepts, sends next and may forget, as in a gateway. From
+//! [`bundles::Agent`] decides which bundles a node accepts, sends next and may forget, as in a gateway. From
 //! node to node a TCPCLv4 session (RFC 9174) runs over one TCP connection, which the sending node
 //! opens: contact headers, parameters, then bundles in segments, each of which is acknowledged. The
 //! next node owns a bundle when it has acknowledged the last segment. A session whose peer is silent

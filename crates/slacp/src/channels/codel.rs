@@ -35,7 +35,7 @@ pub(crate) struct CoDelParams {
 impl CoDelParams {
     /// Parameters for flows over a hop with this round-trip time, on which a full packet takes
     /// `packet_time`. The interval is the RTT, at least the RFC's 100 ms. The target is a twentieth
-    /// of it, at least the time of [`FEW`] packets.
+    /// of it, at least the time of [`MIN_STANDING`] packets.
     pub(crate) fn new(rtt: Duration, packet_time: Duration) -> Self {
         let interval = rtt.max(Duration::from_millis(100));
         let target = (interval / 20).max(packet_time * MIN_STANDING);

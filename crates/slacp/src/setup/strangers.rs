@@ -43,7 +43,7 @@ enum StrangerId {
     Address(IpAddr),
 }
 
-/// The strangers heard last, at most [`MOST`].
+/// The strangers heard last, at most [`MAX_ENTRIES`].
 #[derive(Debug, Default)]
 pub(crate) struct StrangerTable {
     known: BTreeMap<StrangerId, Stranger>,

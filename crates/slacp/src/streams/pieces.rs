@@ -36,7 +36,7 @@ pub(super) struct PieceQueue {
     /// Number of bytes appended so far: the offset after the last byte held.
     end: u64,
     /// Memory of dropped pieces, to be used again: at most one more than there are pieces, and none
-    /// larger than [`READ`] while the queue is empty.
+    /// larger than [`READ_ROOM`] while the queue is empty.
     spare: Vec<Vec<u8>>,
 }
 

@@ -8,7 +8,7 @@ use super::{
     AckEvent, CongestionEvent, Controller, ControllerParameters, FastRecovery, TimeoutEvent,
 };
 
-/// A controller based on a [`Window`] and rules to change it. The defaults are those of RFC 5681.
+/// A controller based on a [`CongestionWindow`] and rules to change it. The defaults are those of RFC 5681.
 pub(crate) trait WindowController: fmt::Debug + Clone + Send + 'static {
     fn window(&self) -> &CongestionWindow;
 

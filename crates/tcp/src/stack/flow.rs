@@ -176,7 +176,7 @@ impl<P: SegmentPayload> FlowEntry<P> {
         Ok(tcp.write(data).unwrap_or(0))
     }
 
-    /// Returns true if there is room for [`LITTLE`], or for a quarter of a small buffer. A write
+    /// Returns true if there is room for [`WORTHWHILE_ROOM`], or for a quarter of a small buffer. A write
     /// after every acknowledgement would cost more than moving its bytes.
     pub(super) fn has_room(&mut self) -> Result<bool, FlowFailure> {
         match (&mut self.phase, self.failure) {

@@ -22,7 +22,7 @@ impl Hop {
     /// Sets a session's rate, as reported by its modem.
     ///
     /// # Errors
-    /// As [`Endpoint::set_rate`].
+    /// As [`slacp::Endpoint::set_rate`].
     pub(crate) fn set_rate(
         &self,
         now: Instant,
@@ -38,7 +38,7 @@ impl Hop {
     /// Ends the validity of a rate set by [`Self::set_rate`].
     ///
     /// # Errors
-    /// As [`Endpoint::expire_rate`].
+    /// As [`slacp::Endpoint::expire_rate`].
     pub(crate) fn expire_rate(&self, now: Instant, session: SessionId) -> Result<(), RateError> {
         let accepted = self.lock(session).endpoint.expire_rate(now, session);
         self.notify_driver(session);

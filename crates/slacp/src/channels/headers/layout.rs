@@ -39,7 +39,7 @@ pub(super) const RTP_SOURCE: usize = 8;
 
 /// The longest compressible header: IPv6, and TCP with all its options.
 pub(super) const MAX_HEADERS: usize = IPV6 + 60;
-/// Size of buffers for headers, at least [`LONGEST`].
+/// Size of buffers for headers, at least [`MAX_HEADERS`].
 pub(super) const HEADER_BUFFER: usize = 128;
 
 /// The encoding of a field that differs from its prediction.

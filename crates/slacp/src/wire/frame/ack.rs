@@ -62,7 +62,7 @@ pub(crate) struct AckReport {
     pub(crate) times: Option<ReportedTimes>,
 }
 
-/// [`Times`] to write: the clock, and the marked packets with their ages.
+/// [`ArrivalTimes`] to write: the clock, and the marked packets with their ages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReportedTimes {
     pub(crate) clock: u32,
@@ -232,7 +232,7 @@ pub(crate) fn write_link_ack(
     }
 }
 
-/// Encodes the packets that were restored: as many of the highest as fit in [`MARKS`] bytes.
+/// Encodes the packets that were restored: as many of the highest as fit in [`MAX_RESTORED_LEN`] bytes.
 fn encode_restored(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut marks = Vec::new();
     let mut end = largest + 1;

@@ -7,9 +7,9 @@ use units::Instant;
 use super::super::AckEvent;
 use super::super::option::{OptionError, OptionReader};
 
-/// The shortest round that [`Estimate::Rounds`] measures.
+/// The shortest round that [`BandwidthEstimator::Rounds`] measures.
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
-/// m: [`Estimate::Samples`] expects an acknowledgement within τ/m.
+/// m: [`BandwidthEstimator::Samples`] expects an acknowledgement within τ/m.
 const PER_TIME_CONSTANT: u32 = 2;
 /// Number of null samples after which the estimate has decayed to nothing.
 const MOST_NULLS: u32 = 100;
