@@ -1,4 +1,4 @@
-//! The files of stored responses: two for each, its head (a [`ResponseRecord`](http_cache::ResponseRecord)) and its body.
+//! The files of stored responses: two for each, its head (a [`ResponseRecord`]) and its body.
 //!
 //! A full, broken or slow disk costs speed only. A response that cannot be written stays in memory
 //! or is dropped; one that cannot be read, or fails its digest, is requested again.
