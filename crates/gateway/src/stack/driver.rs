@@ -337,6 +337,8 @@ impl StackDriver {
             let length = match self.device.take(&mut self.buffer) {
                 Ok(Some(length)) => length,
                 Ok(None) => return true,
+                // A veth device that is down; it may come up again (packet(7)).
+                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return true,
                 Err(error) => {
                     self.lose_device(&error);
                     return true;
