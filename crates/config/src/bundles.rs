@@ -1,14 +1,113 @@
-//! Configuration of a gateway as a bundle node.
+//! Section `[bundles]` of a terminal and of a hub: the gateway as a bundle node.
 
+use core::ops::RangeInclusive;
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use bundles::AgentConfig;
+use bundles::{AgentConfig, AgentLimits, BundleNodeId, NeighbourConfig};
 use pep::traffic::Prefix;
-use units::ByteCount;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use slacp::HostName;
+use units::{ByteCount, format_duration};
 
-use super::intercept::serves;
-use super::tls_files::TlsFiles;
+use crate::PermittedTerminal;
+use crate::bounds::number;
+use crate::file::FileError;
+use crate::file::place::{KeyContext, quoted};
+use crate::file::text::{Text, Time};
+use crate::intercept::serves;
+use crate::tls_files::TlsFiles;
+use crate::values::AddressWithPort;
+
+/// A node for bundles (BPv7).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Bundles")]
+pub(crate) struct BundlesSection {
+    /// This node.
+    #[schemars(required, extend("examples" = ["ipn:2.0", "dtn://ship/"]))]
+    pub(crate) node: Option<Text<BundleNodeId>>,
+    /// On a terminal: the hub's node, which gets all bundles that have no other route.
+    #[schemars(extend("examples" = ["ipn:1.0"]))]
+    pub(crate) hub: Option<Text<BundleNodeId>>,
+    /// A directory of its own, which keeps bundles until the next node has them.
+    #[schemars(required, extend("examples" = ["/var/lib/skyhop/bundles"]))]
+    pub(crate) store: Option<String>,
+    /// The most bytes of bundles in the store.
+    #[schemars(extend("default" = "1 GB"))]
+    pub(crate) size: Option<Text<ByteCount>>,
+    /// The most bundles in the store.
+    #[schemars(range(min = 4, max = 1_000_000), extend("default" = 10_000))]
+    pub(crate) bundles: Option<i64>,
+    /// The largest bundle, at most a quarter of `size`.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(crate) largest: Option<Text<ByteCount>>,
+    /// Maximum number of bundles remembered to detect duplicates, each until it expires.
+    #[schemars(range(min = 100, max = 10_000_000), extend("default" = 100_000))]
+    pub(crate) remembered: Option<i64>,
+    /// Size above which a bundle is sent to other nodes in fragments, if it permits that; at least 10 kB. By
+    /// default bundles are not fragmented.
+    pub(crate) fragment: Option<Text<ByteCount>>,
+    /// The longest lifetime of a bundle; 1 min to 8784 h.
+    #[schemars(extend("default" = "720 h"))]
+    pub(crate) longest_lifetime: Option<Text<Time>>,
+    /// Bundles sent to a node and not acknowledged.
+    #[schemars(range(min = 1, max = 256), extend("default" = 16))]
+    pub(crate) window: Option<i64>,
+    /// A directory in which files appear that are sent to this node.
+    #[schemars(extend("examples" = ["/var/spool/skyhop/inbox"]))]
+    pub(crate) inbox: Option<String>,
+    /// The TCP address for nodes that connect by TCPCLv4.
+    #[schemars(extend("examples" = ["127.0.0.1:4556"]))]
+    pub(crate) listen: Option<Text<AddressWithPort>>,
+    /// Nodes (prefixes) that may connect there; required when others can reach `listen`.
+    #[serde(default)]
+    pub(crate) clients: Vec<Text<Prefix>>,
+    /// Sessions of TCPCLv4 are within TLS, for which this is our certificate (PEM, then those that lead to its
+    /// authority). It goes with `key` and `authorities`.
+    #[schemars(extend("examples" = ["/etc/skyhop/node.pem"]))]
+    pub(crate) certificate: Option<String>,
+    /// The private key of `certificate` (PEM).
+    pub(crate) key: Option<String>,
+    /// The authorities that certify the other nodes (PEM).
+    pub(crate) authorities: Option<String>,
+    /// Send the status reports that bundles ask for, at most 10 a second.
+    #[schemars(extend("default" = false))]
+    pub(crate) reports: Option<bool>,
+    /// Nodes to exchange bundles with.
+    #[serde(default)]
+    pub(crate) peer: Vec<BundlePeerSection>,
+}
+
+/// A node to exchange bundles with.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "BundlePeer")]
+pub(crate) struct BundlePeerSection {
+    /// The node.
+    #[schemars(required, extend("examples" = ["ipn:7.0"]))]
+    pub(crate) node: Option<Text<BundleNodeId>>,
+    /// Nodes behind it: it may hand over their bundles, and gets those for them.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["ipn:8.0"]]))]
+    pub(crate) behind: Vec<Text<BundleNodeId>>,
+    /// It gets all bundles that have no other route.
+    #[schemars(extend("default" = false))]
+    pub(crate) everything: Option<bool>,
+    /// On a hub: it is the terminal of this name.
+    pub(crate) terminal: Option<String>,
+    /// Connect to it by TCPCLv4 at this address. Without it, it may connect to `listen`.
+    #[schemars(extend("examples" = ["10.1.0.9:4556"]))]
+    pub(crate) address: Option<Text<AddressWithPort>>,
+    /// With TLS: the host name or address that its certificate is for; by default the address at the other end
+    /// of the connection.
+    #[schemars(extend("examples" = ["sensor.example"]))]
+    pub(crate) certificate_name: Option<String>,
+    /// Size above which a bundle is sent to it in fragments, if it permits that; by default that of `[bundles]`.
+    pub(crate) fragment: Option<Text<ByteCount>>,
+}
 
 /// Service of files in the inbox, for nodes of the schemes `ipn` and `dtn`.
 pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];
@@ -72,4 +171,222 @@ impl BundlesConfig {
         let [number, name] = FILE_SERVICES;
         if self.agent.node.numbers_services() { number } else { name }
     }
+}
+
+const SIZE: ByteCount = ByteCount::new(1_000_000_000);
+const LEAST_SIZE: ByteCount = ByteCount::new(1_000_000);
+const LARGEST: ByteCount = ByteCount::new(16_000_000);
+const BUNDLES: i64 = 10_000;
+const REMEMBERED: i64 = 100_000;
+const WINDOW: i64 = 16;
+/// Maximum number of bytes in flight to one node, unless a single bundle is larger. They are in memory
+/// while they are sent.
+const WINDOW_BYTES: ByteCount = ByteCount::new(4_000_000);
+const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+const LIFETIMES: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(366 * 86_400);
+/// Smaller fragments would be mostly headers, and take files of 8 kB each.
+const LEAST_FRAGMENT: ByteCount = ByteCount::new(10_000);
+const MOST_PEERS: usize = 1000;
+
+/// Reads the section of a terminal.
+pub(crate) fn terminal(
+    place: &KeyContext<'_>,
+    raw: BundlesSection,
+) -> Result<BundlesConfig, FileError> {
+    let place = place.within("bundles");
+    let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
+    // All bundles that have no other route go to the hub.
+    let first = hub.map(|node| BundleNeighbour {
+        neighbour: NeighbourConfig { node, behind: Vec::new(), everything: true },
+        reach: NodeReach::Hub,
+        fragment: None,
+        name: None,
+    });
+    read(&place, raw, first, |place, name| {
+        Err(place.wrong_value("terminal", quoted(name), "no such key: this is a terminal"))
+    })
+}
+
+/// Reads the section of a hub. With `permits`, its terminals need not be in its file.
+pub(crate) fn hub(
+    place: &KeyContext<'_>,
+    raw: BundlesSection,
+    terminals: &[PermittedTerminal],
+    permits: bool,
+) -> Result<BundlesConfig, FileError> {
+    let place = place.within("bundles");
+    if let Some(hub) = &raw.hub {
+        return Err(place.wrong_value("hub", quoted(&hub.0), "no such key: this is a hub"));
+    }
+    read(&place, raw, None, |place, name| {
+        // Terminals with permits are not known when the file is read.
+        let known = permits || terminals.iter().any(|terminal| terminal.name == name);
+        place.check(known, "terminal", quoted(name), "the name of a terminal of this file")
+    })
+}
+
+struct BundleNeighbour {
+    neighbour: NeighbourConfig,
+    reach: NodeReach,
+    fragment: Option<ByteCount>,
+    /// Host name or address for which its certificate has to be valid.
+    name: Option<String>,
+}
+
+fn read(
+    place: &KeyContext<'_>,
+    mut raw: BundlesSection,
+    first: Option<BundleNeighbour>,
+    check_terminal: impl Fn(&KeyContext<'_>, &str) -> Result<(), FileError>,
+) -> Result<BundlesConfig, FileError> {
+    let node =
+        raw.node.as_ref().ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0.clone();
+    let limits = limits(place, &raw)?;
+    let raw_tls = [raw.certificate.take(), raw.key.take(), raw.authorities.take()];
+    let mut peers: Vec<BundleNeighbour> = first.into_iter().collect();
+    let count = raw.peer.len();
+    let expected = format!("at most {MOST_PEERS}");
+    place.check(count <= MOST_PEERS, "peer", format!("{count} nodes"), expected)?;
+    for (index, raw) in raw.peer.into_iter().enumerate() {
+        let place = place.within("peer").within(index);
+        raw.terminal.iter().try_for_each(|name| check_terminal(&place, name))?;
+        peers.push(peer(&place, raw)?);
+    }
+    let names = peers.iter_mut().map(|peer| peer.name.take()).collect();
+    let tls = tls(place, &raw_tls, names)?;
+    check_nodes(place, &node, &peers)?;
+    let store = raw.store.ok_or_else(|| place.missing_key("store", "a directory of its own"))?;
+    let locate = |path: &str| place.folder().locate(Path::new(path));
+    let listen = raw.listen.map(|address| address.0.0);
+    let clients: Vec<_> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    // Without a list of clients, only this machine may connect.
+    let open = listen.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    if open && clients.is_empty() {
+        return Err(place.missing_key("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
+    }
+    let usual = fragment(place, raw.fragment.map(|size| size.0))?;
+    let fragment = peers.iter().map(|peer| peer.fragment.or(usual)).collect();
+    let (peers, reach) = peers.into_iter().map(|peer| (peer.neighbour, peer.reach)).unzip();
+    Ok(BundlesConfig {
+        fragment,
+        agent: AgentConfig { node, peers, limits, reports: raw.reports.unwrap_or(false) },
+        reach,
+        store: locate(&store),
+        inbox: raw.inbox.as_deref().map(locate),
+        listen,
+        clients,
+        tls,
+    })
+}
+
+/// Reads the keys of TLS, which are needed together: certificate, key and authorities.
+fn tls(
+    place: &KeyContext<'_>,
+    given: &[Option<String>; 3],
+    names: Vec<Option<String>>,
+) -> Result<Option<BundlesTls>, FileError> {
+    if given.iter().all(Option::is_none) {
+        let named = names.iter().flatten().next();
+        let written = named.map_or_else(String::new, quoted);
+        let expected = "no `certificate_name` without `certificate`";
+        place.check(named.is_none(), "peer", written, expected)?;
+        return Ok(None);
+    }
+    let file = |index: usize, key: &str| {
+        let path = given[index].as_deref();
+        let path =
+            path.ok_or_else(|| place.missing_key(key, "a PEM file, as the others are given"))?;
+        Ok(place.folder().locate(Path::new(path)))
+    };
+    let files = TlsFiles { certificate: file(0, "certificate")?, key: file(1, "key")? };
+    Ok(Some(BundlesTls { files, authorities: file(2, "authorities")?, names }))
+}
+
+fn limits(place: &KeyContext<'_>, raw: &BundlesSection) -> Result<AgentLimits, FileError> {
+    let size = raw.size.map_or(SIZE, |size| size.0);
+    let expected = format!("at least {LEAST_SIZE}");
+    place.check(size >= LEAST_SIZE, "size", quoted(size), expected)?;
+    // One destination may take three quarters of a store; a bundle for another must fit into the rest.
+    let usual = LARGEST.min(ByteCount::new(size.get() / 4));
+    let largest = raw.largest.map_or(usual, |size| size.0);
+    let good = (1_000..=size.get() / 4).contains(&largest.get());
+    let expected =
+        "1 kB to a quarter of `size`, which is what one destination leaves to the others";
+    place.check(good, "largest", quoted(largest), expected)?;
+    let bundles = number(place, "bundles", raw.bundles, 4..=1_000_000, "")?.unwrap_or(BUNDLES);
+    let remembered = number(place, "remembered", raw.remembered, 100..=10_000_000, "")?;
+    let lifetime = raw.longest_lifetime.map_or(LIFETIME, |time| time.0.0);
+    let written = quoted(format_duration(lifetime));
+    place.check(LIFETIMES.contains(&lifetime), "longest_lifetime", written, "1 min to 8784 h")?;
+    let window = number(place, "window", raw.window, 1..=256, "")?;
+    Ok(AgentLimits {
+        bytes: size,
+        bundles: bundles as usize,
+        largest,
+        remembered: remembered.unwrap_or(REMEMBERED) as usize,
+        lifetime,
+        window: window.unwrap_or(WINDOW) as usize,
+        window_bytes: WINDOW_BYTES,
+    })
+}
+
+fn fragment(
+    place: &KeyContext<'_>,
+    size: Option<ByteCount>,
+) -> Result<Option<ByteCount>, FileError> {
+    let good = size.is_none_or(|size| size >= LEAST_FRAGMENT);
+    let expected = format!("at least {LEAST_FRAGMENT}");
+    place.check(good, "fragment", size.map_or_else(String::new, quoted), expected)?;
+    Ok(size)
+}
+
+fn peer(place: &KeyContext<'_>, raw: BundlePeerSection) -> Result<BundleNeighbour, FileError> {
+    let node = raw.node.ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0;
+    let behind = raw.behind.into_iter().map(|node| node.0).collect();
+    let neighbour = NeighbourConfig { node, behind, everything: raw.everything.unwrap_or(false) };
+    let reach = match (raw.terminal, raw.address) {
+        (Some(name), Some(_)) => {
+            return Err(place.wrong_value(
+                "terminal",
+                quoted(name),
+                "either `terminal` or `address`",
+            ));
+        }
+        (Some(name), None) => NodeReach::Terminal(name),
+        (None, Some(address)) => NodeReach::Connect(address.0.0),
+        (None, None) => NodeReach::Listen,
+    };
+    let fragment = fragment(place, raw.fragment.map(|size| size.0))?;
+    let name = raw.certificate_name;
+    if let Some(name) = &name {
+        const KEY: &str = "certificate_name";
+        let by_tcp = matches!(reach, NodeReach::Connect(_) | NodeReach::Listen);
+        place.check(by_tcp, KEY, quoted(name), "nothing with `terminal`")?;
+        let good = HostName::new(name).is_some() || name.parse::<IpAddr>().is_ok();
+        place.check(good, KEY, quoted(name), "a host name or an address")?;
+    }
+    Ok(BundleNeighbour { neighbour, reach, fragment, name })
+}
+
+/// Checks that each node is listed only once, and that at most one has `everything`.
+fn check_nodes(
+    place: &KeyContext<'_>,
+    own: &BundleNodeId,
+    peers: &[BundleNeighbour],
+) -> Result<(), FileError> {
+    let mut seen: Vec<&BundleNodeId> = vec![own];
+    let mut everything = 0;
+    for BundleNeighbour { neighbour: NeighbourConfig { node, behind, everything: all }, .. } in
+        peers
+    {
+        for node in [node].into_iter().chain(behind) {
+            let expected = "a node that is nowhere else in [bundles]";
+            place.check(!seen.contains(&node), "peer", quoted(node), expected)?;
+            seen.push(node);
+        }
+        everything += usize::from(*all);
+    }
+    let expected = "one node at most with `everything`, which a terminal's hub has";
+    place.check(everything <= 1, "peer", format!("{everything} nodes"), expected)
 }

@@ -1,12 +1,98 @@
-//! Configuration of name resolution.
+//! Sections `[dns]` of a terminal and of a hub.
 
+use core::ops::RangeInclusive;
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
-use names::NamesConfig;
-use pep::traffic::Prefix;
+use names::{CacheLimits, Domain, NamesConfig, PoolConfig};
+use pep::traffic::{IpFamily, Prefix};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::{ByteCount, format_duration};
 
-use super::intercept::serves;
-use super::tls_files::TlsFiles;
+use crate::bounds::number;
+use crate::file::FileError;
+use crate::file::place::{KeyContext, quoted};
+use crate::file::text::{Text, Time};
+use crate::hop;
+use crate::intercept::serves;
+use crate::tls_files::TlsFiles;
+use crate::values::{AddressWithPort, DnsAnswer, ResolverAddress};
+
+/// Resolution of the names of a terminal's clients.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Dns")]
+pub(crate) struct DnsSection {
+    /// Answer questions of intercepted clients to any resolver; by default with `[intercept]`.
+    pub(crate) intercept: Option<bool>,
+    /// Resolvers (prefixes) whose questions are left alone.
+    #[serde(default)]
+    pub(crate) bypass: Vec<Text<Prefix>>,
+    /// Addresses, UDP and TCP, at which clients may ask.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
+    pub(crate) listen: Vec<Text<AddressWithPort>>,
+    /// Addresses at which clients may ask over TLS (DoT); port 853 is usual.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:853"]]))]
+    pub(crate) tls: Vec<Text<AddressWithPort>>,
+    /// Addresses at which clients may ask over HTTPS (DoH), with the path `/dns-query`.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:443"]]))]
+    pub(crate) https: Vec<Text<AddressWithPort>>,
+    /// With `tls` or `https`: the certificate (PEM), with those that lead to its authority.
+    #[schemars(extend("examples" = ["dns.pem"]))]
+    pub(crate) certificate: Option<String>,
+    /// With `tls` or `https`: the private key (PEM).
+    #[schemars(extend("examples" = ["dns.key"]))]
+    pub(crate) key: Option<String>,
+    /// Clients (prefixes) that may ask there; required when others can reach `listen`, `tls` or `https`.
+    #[serde(default)]
+    pub(crate) clients: Vec<Text<Prefix>>,
+    /// Resolvers for questions at these addresses while the hub cannot be reached; by default the
+    /// machine's own.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.53"]]))]
+    pub(crate) servers: Vec<Text<ResolverAddress>>,
+    /// Answer to a new name: its `real` address, or an `instant` one of `pool`.
+    #[schemars(extend("default" = "real"))]
+    pub(crate) answer: Option<DnsAnswer>,
+    /// With `instant`: domains whose names get real answers.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["corp.example"]]))]
+    pub(crate) real: Vec<Text<Domain>>,
+    /// With `instant`: a prefix of each IP version, whose addresses are not used for anything else.
+    #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
+    pub(crate) pool: Option<Vec<Text<Prefix>>>,
+    /// With `instant`: how long a name keeps its address after the last use, 1 min to 24 h.
+    #[schemars(extend("default" = "1 h"))]
+    pub(crate) pool_time: Option<Text<Time>>,
+    /// The most memory of the cache.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(crate) cache: Option<Text<ByteCount>>,
+    /// Time for which an expired answer may be used while there is no other, at most 168 h; 0 s for never.
+    #[schemars(extend("default" = "24 h"))]
+    pub(crate) stale: Option<Text<Time>>,
+    /// Answers in use that are fetched again before they expire, per second; 0 for none.
+    #[schemars(range(min = 0, max = 1000), extend("default" = 1))]
+    pub(crate) prefetch: Option<i64>,
+}
+
+/// Resolution of names that terminals ask for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "HubDns")]
+pub(crate) struct HubDnsSection {
+    /// Resolvers to ask; by default the machine's own.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.53"]]))]
+    pub(crate) servers: Vec<Text<ResolverAddress>>,
+    /// Queries of one terminal that are resolved at the same time; as many more may wait.
+    #[schemars(range(min = 1, max = 512), extend("default" = 128))]
+    pub(crate) questions: Option<i64>,
+}
 
 /// Name resolution for a terminal's clients. Section `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,4 +140,145 @@ pub struct HubDnsConfig {
     pub servers: Vec<SocketAddr>,
     /// Questions of one terminal that are asked at a time; as many may wait. Key `questions`, default 128.
     pub questions: usize,
+}
+
+const CACHE: ByteCount = ByteCount::new(16_000_000);
+/// Bytes of the cache per entry. An answer with records takes at least this many.
+const BYTES_PER_ENTRY: u64 = 500;
+const STALE: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_STALE: Duration = Duration::from_secs(168 * 3600);
+const POOL_TIME: Duration = Duration::from_secs(3600);
+const POOL_TIMES: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+/// The range for benchmarks of RFC 2544, which is not routed globally (RFC 6890), and a unique local
+/// prefix (RFC 4193) whose global identifier was drawn once for skyhop.
+const POOL: [&str; 2] = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"];
+const PREFETCH: i64 = 1;
+const QUESTIONS: i64 = 128;
+
+/// Reads the section of a terminal; `intercepts` is true if connections of clients are intercepted.
+pub(crate) fn terminal(
+    place: &KeyContext<'_>,
+    raw: DnsSection,
+    intercepts: bool,
+) -> Result<DnsConfig, FileError> {
+    const ASKED: &str =
+        "true, with a section [intercept], or `listen`, `tls` or `https`: clients cannot ask";
+    let place = place.within("dns");
+    let intercept = raw.intercept.unwrap_or(intercepts);
+    let secure = secure(&place, &raw)?;
+    let is_deaf = raw.listen.is_empty() && secure.is_none();
+    if (intercept && !intercepts) || (!intercept && is_deaf) {
+        return Err(place.wrong_value("intercept", intercept, ASKED));
+    }
+    let pool = pool(&place, &raw, intercepts)?;
+    let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
+    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    let within_tls = secure.iter().flat_map(|secure| secure.tls.iter().chain(&secure.https));
+    // Without a list of clients, only this machine may ask.
+    if clients.is_empty()
+        && listen.iter().chain(within_tls).any(|address| !address.ip().to_canonical().is_loopback())
+    {
+        return Err(place.missing_key("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
+    }
+    let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
+    let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
+    let prefetch = number(&place, "prefetch", raw.prefetch, 0..=1000, " per second")?;
+    let stales = Duration::ZERO..=LONGEST_STALE;
+    Ok(DnsConfig {
+        names: NamesConfig {
+            cache: CacheLimits { bytes, entries },
+            stale: time(&place, "stale", raw.stale, STALE, stales, "0 s to 168 h")?,
+            prefetch: prefetch.unwrap_or(PREFETCH) as u32,
+            real: raw.real.into_iter().map(|domain| domain.0).collect(),
+            pool,
+        },
+        intercept,
+        bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),
+        listen,
+        secure,
+        clients,
+        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
+    })
+}
+
+/// Reads the listeners for DNS over TLS and HTTPS.
+fn secure(place: &KeyContext<'_>, raw: &DnsSection) -> Result<Option<SecureDns>, FileError> {
+    let all = |given: &[Text<AddressWithPort>]| {
+        given.iter().map(|address| address.0.0).collect::<Vec<_>>()
+    };
+    let tls = all(&raw.tls);
+    let https = all(&raw.https);
+    let file = |path: &String| place.folder().locate(Path::new(path));
+    let files = [("certificate", &raw.certificate), ("key", &raw.key)];
+    if tls.is_empty() && https.is_empty() {
+        return files
+            .into_iter()
+            .try_for_each(|(key, given)| {
+                let expected = "nothing without `tls` or `https`";
+                let value = given.as_deref().unwrap_or_default();
+                place.check(given.is_none(), key, quoted(value), expected)
+            })
+            .map(|()| None);
+    }
+    let [certificate, key] = files.map(|(key, given)| {
+        given.as_ref().map(file).ok_or_else(|| place.missing_key(key, "a PEM file"))
+    });
+    let files = TlsFiles { certificate: certificate?, key: key? };
+    Ok(Some(SecureDns { tls, https, files }))
+}
+
+/// Reads the section of a hub.
+pub(crate) fn hub(place: &KeyContext<'_>, raw: HubDnsSection) -> Result<HubDnsConfig, FileError> {
+    let place = place.within("dns");
+    let questions = number(&place, "questions", raw.questions, 1..=512, "")?;
+    Ok(HubDnsConfig {
+        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
+        questions: questions.unwrap_or(QUESTIONS) as usize,
+    })
+}
+
+/// Reads the pool of addresses for instant answers.
+fn pool(
+    place: &KeyContext<'_>,
+    raw: &DnsSection,
+    intercepts: bool,
+) -> Result<Option<PoolConfig>, FileError> {
+    let instant = raw.answer == Some(DnsAnswer::Instant);
+    const REAL: &str =
+        "\"real\", or a section [intercept]: connections to the pool are intercepted";
+    place.check(!instant || intercepts, "answer", "\"instant\"", REAL)?;
+    let usual = || POOL.iter().filter_map(|text| text.parse().ok()).collect();
+    let given = |pool: &Vec<Text<Prefix>>| pool.iter().map(|prefix| prefix.0).collect();
+    let prefixes: Vec<Prefix> = raw.pool.as_ref().map_or_else(usual, given);
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let key = format!("pool.{index}");
+        let (version, longest) = match prefix.address() {
+            IpAddr::V4(_) => (IpFamily::V4, 24),
+            IpAddr::V6(_) => (IpFamily::V6, 120),
+        };
+        let expected = "at least 256 addresses: /8 to /24, or /8 to /120 of IPv6";
+        place.check((8..=longest).contains(&prefix.length()), &key, quoted(prefix), expected)?;
+        let is_first =
+            !prefixes[..index].iter().any(|earlier| IpFamily::of(earlier.address()) == version);
+        place.check(is_first, &key, quoted(prefix), "one prefix of each IP version")?;
+    }
+    let has_v4 = prefixes.iter().any(|prefix| prefix.address().is_ipv4());
+    place.check(has_v4, "pool", "none of IPv4", "a prefix of IPv4, which every client has")?;
+    let expected = "1 min to 24 h";
+    let time = time(place, "pool_time", raw.pool_time, POOL_TIME, POOL_TIMES, expected)?;
+    Ok(instant.then_some(PoolConfig { prefixes, time }))
+}
+
+/// Reads a time within a range; `expected` describes the range.
+fn time(
+    place: &KeyContext<'_>,
+    key: &str,
+    time: Option<Text<Time>>,
+    usual: Duration,
+    range: RangeInclusive<Duration>,
+    expected: &str,
+) -> Result<Duration, FileError> {
+    let time = time.map_or(usual, |time| time.0.0);
+    place.check(range.contains(&time), key, quoted(format_duration(time)), expected).map(|()| time)
 }

@@ -1,8 +1,54 @@
-//! Configuration of the ways in which traffic arrives: interception, proxy, tunnel.
+//! Sources of connections: sections `[intercept]` and `[proxy]`.
 
 use std::net::{IpAddr, SocketAddr};
 
 use pep::traffic::Prefix;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::bounds::interface;
+use crate::file::FileError;
+use crate::file::place::KeyContext;
+use crate::file::text::Text;
+use crate::values::AddressWithPort;
+
+/// Connections to intercept.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Intercept")]
+pub(crate) struct InterceptSection {
+    /// The interfaces to the clients.
+    #[schemars(required, length(min = 1), extend("examples" = [["lan0"]]))]
+    pub(crate) interfaces: Option<Vec<String>>,
+    /// Destinations (prefixes) that pass unaccelerated.
+    #[serde(default)]
+    pub(crate) bypass: Vec<Text<Prefix>>,
+    /// When to answer clients: at once, or when the far end has answered.
+    #[schemars(extend("default" = "early"))]
+    pub(crate) answer: Option<AnswerTiming>,
+    /// Also intercept connections of the gateway's own machine.
+    #[schemars(extend("default" = false))]
+    pub(crate) own_traffic: Option<bool>,
+}
+
+/// The SOCKS5 and HTTP CONNECT proxy.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Proxy")]
+pub(crate) struct ProxySection {
+    /// The TCP address.
+    #[schemars(required, extend("examples" = ["127.0.0.1:1080"]))]
+    pub(crate) listen: Option<Text<AddressWithPort>>,
+    /// Addresses (prefixes) that may use the proxy; required when others can reach `listen`.
+    #[serde(default)]
+    pub(crate) clients: Vec<Text<Prefix>>,
+    /// When to report success to a client: at once, or when the far end has connected.
+    #[schemars(extend("default" = "early"))]
+    pub(crate) answer: Option<AnswerTiming>,
+    /// Which side of a pair resolves names.
+    #[schemars(extend("default" = "hub"))]
+    pub(crate) names: Option<NameResolution>,
+}
 
 /// Interception of connections by a gateway.
 #[derive(Debug, Clone)]
@@ -16,7 +62,9 @@ pub struct InterceptConfig {
 }
 
 /// When a client's connection is accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum AnswerTiming {
     /// At once, so that the request travels without an extra round trip. If the far end refuses,
     /// the client sees a reset.
@@ -49,7 +97,9 @@ pub struct ProxyConfig {
 }
 
 /// Resolver of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum NameResolution {
     /// At the hub, if it supports that: no lookup crosses the hop.
     #[default]
@@ -66,7 +116,7 @@ impl ProxyConfig {
 }
 
 /// Returns `true` if one of the prefixes contains the client; without prefixes, if it is this machine.
-pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
+pub(crate) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
     // A dual-stack listener reports IPv4 clients as mapped IPv6 addresses.
     let client = client.to_canonical();
     match clients {
@@ -94,12 +144,69 @@ pub struct TunnelConfig {
 }
 
 /// Type of a tunnel's network device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum TunnelDevice {
     /// The first type that is available.
+    #[default]
     Auto,
     /// A TUN device.
     Tun,
     /// A veth pair, for machines where `/dev/net/tun` is not accessible.
     Veth,
+}
+
+const INTERFACES: &str = "the interfaces to the clients, like [\"lan0\"]";
+
+/// Reads both sections. It is an error if `[intercept]` is `needed` and missing.
+pub(crate) fn read(
+    place: &KeyContext<'_>,
+    intercept: Option<InterceptSection>,
+    proxy: Option<ProxySection>,
+    needed: bool,
+) -> Result<(Option<InterceptConfig>, Option<ProxyConfig>), FileError> {
+    let proxy = proxy.map(|raw| self::proxy(place, raw)).transpose()?;
+    if intercept.is_none() && needed {
+        return Err(place.missing_key("intercept.interfaces", INTERFACES));
+    }
+    let intercept = intercept.map(|raw| self::intercept(place, raw)).transpose()?;
+    Ok((intercept, proxy))
+}
+
+pub(crate) fn intercept(
+    place: &KeyContext<'_>,
+    raw: InterceptSection,
+) -> Result<InterceptConfig, FileError> {
+    let place = place.within("intercept");
+    let interfaces = raw.interfaces.ok_or_else(|| place.missing_key("interfaces", INTERFACES))?;
+    place.check(!interfaces.is_empty(), "interfaces", "[]", INTERFACES)?;
+    for (index, name) in interfaces.iter().enumerate() {
+        interface(&place, &format!("interfaces.{index}"), name)?;
+    }
+    let answer = raw.answer.unwrap_or_default();
+    Ok(InterceptConfig { interfaces, answer, own_traffic: raw.own_traffic.unwrap_or(false) })
+}
+
+/// Returns the destinations that pass unaccelerated.
+pub(crate) fn bypass(raw: Option<&InterceptSection>) -> Vec<Prefix> {
+    raw.map_or_else(Vec::new, |raw| raw.bypass.iter().map(|prefix| prefix.0).collect())
+}
+
+fn proxy(place: &KeyContext<'_>, raw: ProxySection) -> Result<ProxyConfig, FileError> {
+    const LISTEN: &str = "an address and a TCP port, like \"127.0.0.1:1080\"";
+    const CLIENTS: &str = "the addresses that may use the proxy, like [\"10.1.0.0/16\"]";
+    let place = place.within("proxy");
+    let Text(listen) = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?;
+    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    // Without a list of clients, only this machine may use the proxy.
+    if clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
+        return Err(place.missing_key("clients", CLIENTS));
+    }
+    Ok(ProxyConfig {
+        listen: listen.0,
+        clients,
+        answer: raw.answer.unwrap_or_default(),
+        names: raw.names.unwrap_or_default(),
+    })
 }

@@ -1,35 +1,64 @@
-//! Typed configuration of a gateway: a constructed value is valid, whatever file it came from.
+//! The configuration of a gateway: parses its TOML into types in which every value is valid.
+//!
+//! A section of the file is a module: its table of keys (a struct `…Section`, from which parser, JSON schema,
+//! reference page and restart rule follow), the typed configuration, and the checks that concern several keys.
+//! The top levels of the files are [`TerminalKeys`](terminal), [`HubKeys`](hub) and [`SoloKeys`](solo). No clock;
+//! of I/O, only paths in presets and traces are read ([`file::folder`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
+mod bounds;
 mod bundles;
+mod classes;
+mod dlep;
 mod dns;
+mod egress;
+mod etcd;
+pub mod file;
+mod gateway_file;
+mod guarantees;
+mod hop;
 mod http;
 mod hub;
 mod hub_address;
+mod identity;
 mod intercept;
-mod link;
+mod limits;
+mod links;
 mod log;
 mod operation;
+mod permits;
+mod policies;
+mod rate;
+mod restart_keys;
+mod schema;
+mod shared;
 mod solo;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod tls_files;
+mod tunnel;
+mod values;
 
 pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, NodeReach};
 pub use self::dns::{DnsConfig, HubDnsConfig, SecureDns};
+pub use self::etcd::{EtcdConfig, EtcdLogin, EtcdTls};
+pub use self::file::{FileError, FileKind, FilePosition};
+pub use self::gateway_file::{ConfigFile, KeySource};
 pub use self::http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
-pub use self::hub::{
-    EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, aggregates, link_rates,
-    memory_limits, quotas,
-};
+pub use self::hub::{HubConfig, PermitDefaults, aggregates, link_rates, memory_limits, quotas};
 pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{
     AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,
 };
-pub use self::link::LinkConfig;
+pub use self::links::LinkConfig;
 pub use self::log::{LogFilter, LogFilterError};
 pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, ModemLocation, OperationConfig};
+pub use self::permits::PermittedTerminals;
+pub use self::restart_keys::{RestartKeys, WrittenKeys};
+pub use self::schema::schema_text;
 pub use self::solo::{SideConfig, SoloConfig, StackConfig};
 pub use self::terminal::{KnownHub, TerminalConfig};
 pub use self::tls_files::TlsFiles;

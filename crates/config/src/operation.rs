@@ -1,13 +1,45 @@
-//! Operational settings, common to all roles.
+//! Operational settings: `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+//! `keepalive`, `log`.
 
+use core::ops::RangeInclusive;
+use core::time::Duration;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use pep::traffic::Prefix;
-use units::{BitRate, ByteCount};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::{BitRate, ByteCount, format_duration};
 
-use super::log::LogFilter;
+use crate::file::FileError;
+use crate::file::place::{KeyContext, quoted};
+use crate::file::text::{Text, Time};
+use crate::gateway_file::ConfigFile;
+use crate::hop::size;
+use crate::log::LogFilter;
+use crate::values::AddressWithPort;
+
+/// The metrics server.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Metrics")]
+pub(crate) struct MetricsSection {
+    /// The TCP address that serves metrics and a page over HTTP.
+    #[schemars(required, extend("examples" = ["127.0.0.1:9590"]))]
+    pub(crate) listen: Option<Text<AddressWithPort>>,
+    /// A file with the token that every request must carry, 16 to 128 letters, digits, `-` or `_`.
+    /// Without it, or `allow`, only a loopback address can be listened on.
+    pub(crate) token_file: Option<String>,
+    /// The clients that are served (prefixes), besides this machine's own; default all.
+    pub(crate) allow: Option<Vec<Text<Prefix>>>,
+    /// The names by which browsers may ask for this machine, besides `localhost` and addresses.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["hub.example.net"]]))]
+    pub(crate) hosts: Vec<String>,
+    /// Leave the destinations of connections out.
+    #[schemars(extend("default" = false))]
+    pub(crate) hide_destinations: Option<bool>,
+}
 
 /// Operational settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,4 +124,86 @@ pub enum ModemLocation {
     Discover(String),
     /// At this address and port.
     At(SocketAddr),
+}
+
+/// Permitted values of `keepalive`: from 1 s, because the kernel counts in seconds, to the least
+/// default that RFC 9293 §3.8.4 permits.
+const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7200);
+
+/// The operational keys as written.
+pub(crate) struct OperationKeys {
+    pub(crate) control: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) metrics: Option<MetricsSection>,
+    pub(crate) total_memory: Option<Text<ByteCount>>,
+    pub(crate) max_connections: Option<i64>,
+    pub(crate) keepalive: Option<Text<Time>>,
+    pub(crate) log: Option<Text<LogFilter>>,
+}
+
+impl OperationKeys {
+    /// Reads the settings except `maximum_rate` and `dlep`, which are read with the rate.
+    pub(crate) fn read(
+        self,
+        place: &KeyContext<'_>,
+        file: &ConfigFile<'_>,
+    ) -> Result<OperationConfig, FileError> {
+        let path = |path: String| place.folder().locate(Path::new(&path));
+        place.check(
+            self.control.as_deref() != Some(""),
+            "control",
+            "\"\"",
+            "a path, or \"none\"",
+        )?;
+        let most = self.max_connections;
+        let good = most.is_none_or(|most| most > 0);
+        place.check(good, "max_connections", most.unwrap_or_default(), "at least 1")?;
+        let metrics = self.metrics.map(|raw| metrics(&place.within("metrics"), raw));
+        Ok(OperationConfig {
+            control: match self.control {
+                None => ControlPath::Usual,
+                Some(word) if word == "none" => ControlPath::None,
+                Some(named) => ControlPath::At(path(named)),
+            },
+            total_memory: size(place, "total_memory", self.total_memory)?,
+            max_connections: most.map(|most| most as u64),
+            keepalive: self.keepalive.map(|time| keepalive(place, time.0.0)).transpose()?,
+            log: self.log.map(|filter| filter.0),
+            metrics: metrics.transpose()?,
+            state: self.state.map(path),
+            // Only a regular file can be read again by a reload.
+            file: file.regular.then(|| file.path.to_owned()),
+            warnings: place.warnings(),
+            ..OperationConfig::default()
+        })
+    }
+}
+
+fn metrics(place: &KeyContext<'_>, raw: MetricsSection) -> Result<MetricsConfig, FileError> {
+    const LISTEN: &str = "a local address and a TCP port, like \"127.0.0.1:9590\"";
+    let listen = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?.0.0;
+    let file = raw.token_file.as_deref();
+    place.check(file != Some(""), "token_file", "\"\"", "a path")?;
+    let nobody = raw.allow.as_ref().is_some_and(Vec::is_empty);
+    place.check(!nobody, "allow", "[]", "at least one prefix, or no such key")?;
+    let is_open = raw.token_file.is_none() && raw.allow.is_none();
+    let beyond = "a loopback address such as \"127.0.0.1:9590\", or, to be reached from other \
+                  machines, also `token_file = \"FILE\"` or `allow = [\"10.0.0.0/8\"]`";
+    place.check(listen.ip().is_loopback() || !is_open, "listen", quoted(listen), beyond)?;
+    for host in &raw.hosts {
+        let good = !host.is_empty() && !host.contains([':', '/', '@', ' ', '*']);
+        place.check(good, "hosts", quoted(host), "names without a port, such as \"hub.lan\"")?;
+    }
+    Ok(MetricsConfig {
+        listen,
+        token_file: raw.token_file.map(|path| place.folder().locate(Path::new(&path))),
+        allow: raw.allow.unwrap_or_default().into_iter().map(|prefix| prefix.0).collect(),
+        hosts: raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        hide_destinations: raw.hide_destinations.unwrap_or(false),
+    })
+}
+
+fn keepalive(place: &KeyContext<'_>, time: Duration) -> Result<Duration, FileError> {
+    let value = quoted(format_duration(time));
+    place.check(KEEPALIVE.contains(&time), "keepalive", value, "1 s to 2 h").map(|()| time)
 }

@@ -1,5 +1,4 @@
-//! Reads configuration files: [`scenario::gateway`] parses them into the types of [`config`].
-//! This module has what needs the machine: the file, the private key and its permissions, the
+//! Reads configuration files, which the crate [`config`](::config) parses. This module has what needs the machine: the file, the private key and its permissions, the
 //! processor.
 //! [`pair`] writes the files of a new pair.
 
@@ -12,10 +11,8 @@ use std::fs;
 use std::path::Path;
 
 pub use self::cpu::has_aes;
-pub use config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
-pub use scenario::FileError;
-use scenario::FileKind;
-use scenario::gateway::{ConfigFile, KeySource, RestartKeys, WrittenKeys};
+use config::{ConfigFile, FileKind, KeySource, RestartKeys, WrittenKeys};
+pub use config::{FileError, HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bundles::{BundleEndpoint, BundleId, BundleNodeId, BundlePurpose, FileName, NewBundle};
+use config::PermittedTerminals;
 use pep::fuzzing::bounded;
 use pep::handover::{ProcessNeed, RateDivision};
-use scenario::gateway::PermittedTerminals;
 use slacp::{KeyPair, PublicKey, ResetReason};
 use tokio::io::{AsyncRead, ReadBuf};
 use units::Instant;

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use scenario::{FileError, Preset, PresetOverrides};
+use config::FileError;
+use scenario::{Preset, PresetOverrides};
 use thiserror::Error;
 use units::{BitRate, Probability};
 

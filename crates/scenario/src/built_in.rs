@@ -22,7 +22,7 @@ pub(crate) const BUILT_IN: [(&str, &str); 17] = [
 ];
 
 /// The traces that the presets refer to: path in the preset, and contents.
-pub(crate) const TRACES: [(&str, &str); 4] = [
+pub(crate) const TRACES: &[(&str, &str)] = &[
     ("traces/geo-fade.rate", include_str!("../presets/traces/geo-fade.rate")),
     ("traces/geo-rain.attenuation", include_str!("../presets/traces/geo-rain.attenuation")),
     ("traces/meo.delay", include_str!("../presets/traces/meo.delay")),

@@ -16,8 +16,9 @@ use link::dama::{
 use link::{Encapsulation, Jitter, LinkConfig, Rate};
 use units::{BitRate, format_duration};
 
-use crate::place::{KeyContext, quoted};
-use crate::{FileError, LinkSpec, RateSpec};
+use crate::{LinkSpec, RateSpec};
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
 use raw::{RawDama, RawDamaTerminal};
 
 /// A return link on which terminals request capacity. Rate, delay, losses, the IP queue and its
@@ -228,7 +229,7 @@ impl DamaSpec {
 
 impl DamaTerminal {
     fn read(place: &KeyContext<'_>, raw: &RawDamaTerminal) -> Result<Self, FileError> {
-        let rate = |text: Option<crate::text::Text<BitRate>>| text.map(|text| text.0);
+        let rate = |text: Option<config::file::text::Text<BitRate>>| text.map(|text| text.0);
         let weight = raw.weight.unwrap_or(1);
         place.check(weight > 0, "weight", weight, "1 or more")?;
         let terminal = Self {

@@ -1,20 +1,17 @@
-//! Parses the TOML files in which users describe links, networks, traffic and gateways into validated
-//! types.
+//! Parses the TOML files in which users describe links, networks and traffic into validated types.
 //!
 //! | file | type | used by |
 //! |---|---|---|
 //! | link preset (`docs/presets.md`) | [`Preset`] | the lab, scenarios |
 //! | scenario (`docs/sim.md`) | [`Scenario`] | the simulator |
 //! | published results (`docs/published.md`) | [`Published`], [`Documents`] | comparisons with the simulator |
-//! | configuration of a gateway (`docs/configuration.md`) | [`gateway::ConfigFile`] | `gateway` |
 //!
 //! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
 //! place that turns "1 BDP" into bytes. A file is parsed into raw structs (from which the JSON
-//! schemas of [`FileKind::schema`] follow), and these are converted to types in which every value is
-//! valid. A [`FileError`] names file, line, key, value and what would be accepted.
+//! schemas of [`schema()`] follow), and these are converted to types in which every value is
+//! valid. A [`config::FileError`] names file, line, key, value and what would be accepted.
 //!
-//! Only the module `folder` reads files: presets, traces and scenarios by their path. Gateways read
-//! their configuration themselves, because of the private keys in it. The scenarios of the repository
+//! Only [`config::file::folder`] reads files: presets, traces and scenarios by their path. The scenarios of the repository
 //! are compiled in ([`ShippedScenario`]).
 
 #![forbid(unsafe_code)]
@@ -22,30 +19,20 @@
 
 mod built_in;
 mod dama;
-mod document;
-mod error;
-mod folder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod gateway;
-mod item;
-mod kind;
 mod link_spec;
-mod place;
 mod preset;
 mod published;
-mod recognise;
-mod removed_keys;
+#[cfg(test)]
+mod recognition_tests;
 mod scenario;
 mod schema;
 mod shipped;
-mod text;
 mod trace;
 mod trace_fault;
 
 pub use dama::{DamaSpec, DamaTerminal};
-pub use error::{FileError, FilePosition};
-pub use kind::FileKind;
 pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
 pub use preset::{Preset, PresetOverrides, TerrestrialOverrides};
 pub use published::{
@@ -58,5 +45,6 @@ pub use scenario::{
     NamesSpec, NetworkSpec, Overhead, Replications, ReplySizes, SatelliteHop, Scenario,
     ScenarioCase, ScenarioFlow, SplitMode, Statistic, StopRule,
 };
+pub use schema::schema;
 pub use shipped::ShippedScenario;
 pub use trace_fault::TraceFault;

@@ -14,11 +14,12 @@ use std::path::Path;
 
 use link::LinkConfig;
 
-use crate::built_in::BUILT_IN;
-use crate::document::TomlDocument;
-use crate::folder::BaseFolder;
-use crate::place::KeyContext;
-use crate::{DamaSpec, FileError, FileKind, LinkSpec};
+use crate::built_in::{BUILT_IN, TRACES};
+use crate::{DamaSpec, LinkSpec};
+use config::file::document::TomlDocument;
+use config::file::folder::BaseFolder;
+use config::file::place::KeyContext;
+use config::{FileError, FileKind};
 
 pub use overrides::{PresetOverrides, TerrestrialOverrides};
 pub(crate) use raw::RawPreset;
@@ -64,7 +65,7 @@ impl Preset {
     /// Returns the built-in presets, parsed.
     pub fn built_in() -> impl Iterator<Item = Self> {
         let parsed =
-            |(name, text): (&str, &str)| Self::parse(name, name, BaseFolder::BuiltIn, text);
+            |(name, text): (&str, &str)| Self::parse(name, name, BaseFolder::BuiltIn(TRACES), text);
         BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
     }
 
@@ -97,7 +98,7 @@ impl Preset {
             return Self::open(folder, Path::new(preset));
         }
         match BUILT_IN.iter().find(|(name, _)| *name == preset) {
-            Some((name, text)) => Self::parse(name, name, BaseFolder::BuiltIn, text),
+            Some((name, text)) => Self::parse(name, name, BaseFolder::BuiltIn(TRACES), text),
             None => {
                 let known = BUILT_IN.map(|(name, _)| name).join(", ");
                 Err(FileError::UnknownPreset { name: preset.to_owned(), known })
@@ -110,7 +111,7 @@ impl Preset {
     /// # Errors
     /// If it does not describe a valid link.
     pub fn from_text(text: &str) -> Result<Self, FileError> {
-        Self::parse("own", "own.toml", BaseFolder::BuiltIn, text)
+        Self::parse("own", "own.toml", BaseFolder::BuiltIn(TRACES), text)
     }
 
     /// Returns the round-trip time of the empty hop for packets of no length, without jitter; the

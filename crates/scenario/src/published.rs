@@ -14,10 +14,12 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::document::TomlDocument;
-use crate::folder::BaseFolder;
-use crate::place::{KeyContext, quoted};
-use crate::{FileError, FileKind, Scenario, Statistic};
+use crate::built_in::TRACES;
+use crate::{Scenario, Statistic};
+use config::file::document::TomlDocument;
+use config::file::folder::BaseFolder;
+use config::file::place::{KeyContext, quoted};
+use config::{FileError, FileKind};
 
 pub use documents::{Documents, Erratum, Publication};
 pub use unit::Unit;
@@ -260,7 +262,8 @@ impl Published {
         text: &str,
         scenario: Option<&Scenario>,
     ) -> Result<Self, FileError> {
-        let document = TomlDocument::parse(origin, BaseFolder::BuiltIn, text, FileKind::Published)?;
+        let document =
+            TomlDocument::parse(origin, BaseFolder::BuiltIn(TRACES), text, FileKind::Published)?;
         let published: Self = document.read()?;
         let place = KeyContext::file(&document);
         if let Some(scenario) = scenario {

@@ -8,7 +8,6 @@ mod names;
 mod network;
 mod raw;
 mod study;
-pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -21,26 +20,29 @@ use ::tcp::Config;
 use link::LinkConfig;
 use units::{BitRate, format_duration};
 
-use crate::document::TomlDocument;
-use crate::folder::BaseFolder;
+use crate::built_in::TRACES;
 use crate::link_spec::raw::RawLink;
-use crate::place::{KeyContext, quoted};
 use crate::preset::check_mtu;
-use crate::text::{Text, Time};
-use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
+use crate::{DamaSpec, LinkSpec, Preset};
+use config::file::document::TomlDocument;
+use config::file::folder::BaseFolder;
+use config::file::place::{KeyContext, quoted};
+use config::file::text::{Text, Time};
+use config::{FileError, FileKind};
 
 pub use self::names::{NameAnswer, NamesSpec};
 pub use cache::CacheSpec;
 use cases::CaseDesign;
 pub use cases::FactorLevel;
+use config::file::tcp_options::{self, TcpOptions};
 pub use flow::{
     Direction, FetchMethod, FlowContents, FlowSize, FlowTraffic, IpVersion, ReplySizes,
     ScenarioFlow,
 };
 pub use gateways::{CompressionSpec, GatewaysSpec, Overhead, SplitMode};
 pub use network::NetworkSpec;
+pub(crate) use raw::RawScenario;
 use raw::{RawHop, RawNextHop};
-pub(crate) use raw::{RawScenario, RawTcp};
 use study::StudySettings;
 pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 
@@ -159,7 +161,7 @@ impl Scenario {
     /// # Errors
     /// If it is not a valid scenario.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
-        Self::parse_in(origin, BaseFolder::BuiltIn, text)
+        Self::parse_in(origin, BaseFolder::BuiltIn(TRACES), text)
     }
 
     fn parse_in(origin: &str, folder: BaseFolder<'_>, text: &str) -> Result<Self, FileError> {
@@ -377,12 +379,12 @@ fn shaper(mut raw: RawLink) -> RawLink {
 
 fn endpoints(
     place: &KeyContext<'_>,
-    raw: &BTreeMap<String, RawTcp>,
+    raw: &BTreeMap<String, TcpOptions>,
 ) -> Result<BTreeMap<String, Arc<Config>>, FileError> {
-    let default = tcp::read(place, &RawTcp::new())?;
+    let default = tcp_options::read(place, &TcpOptions::new())?;
     let mut all = BTreeMap::from([("default".to_owned(), default)]);
     for (name, raw) in raw {
-        all.insert(name.clone(), tcp::read(&place.within(format!("tcp.{name}")), raw)?);
+        all.insert(name.clone(), tcp_options::read(&place.within(format!("tcp.{name}")), raw)?);
     }
     Ok(all)
 }

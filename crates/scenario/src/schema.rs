@@ -1,28 +1,23 @@
 //! JSON schemas of the files, for editors.
 
-use schemars::{Schema, schema_for};
+use config::FileKind;
+use schemars::schema_for;
 
-use crate::gateway::{RawHub, RawPermit, RawSolo, RawTerminal};
 use crate::preset::RawPreset;
 use crate::scenario::RawScenario;
-use crate::{Documents, FileKind, Published};
+use crate::{Documents, Published};
 
-impl FileKind {
-    /// Returns the JSON schema of files of this kind, as text. The directory `schemas` has it under the
-    /// name [`Self::schema_file`].
-    pub fn schema(self) -> String {
-        let schema: Schema = match self {
-            Self::Preset => schema_for!(RawPreset),
-            Self::Scenario => schema_for!(RawScenario),
-            Self::Published => schema_for!(Published),
-            Self::Documents => schema_for!(Documents),
-            Self::Terminal => schema_for!(RawTerminal),
-            Self::Hub => schema_for!(RawHub),
-            Self::Solo => schema_for!(RawSolo),
-            Self::Permit => schema_for!(RawPermit),
-        };
-        serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
-    }
+/// Returns the JSON schema of files of this kind, as text. The directory `schemas` has it under the name
+/// [`FileKind::schema_file`].
+pub fn schema(kind: FileKind) -> String {
+    let schema = match kind {
+        FileKind::Preset => schema_for!(RawPreset),
+        FileKind::Scenario => schema_for!(RawScenario),
+        FileKind::Published => schema_for!(Published),
+        FileKind::Documents => schema_for!(Documents),
+        kind => return config::schema_text(kind).expect("all others are files of gateways"),
+    };
+    config::file::schema_text(&schema)
 }
 
 #[cfg(test)]
@@ -42,7 +37,7 @@ mod tests {
     #[test]
     fn the_committed_schemas_are_those_of_the_types() {
         for kind in FileKind::ALL {
-            let (name, made) = (kind.schema_file(), kind.schema());
+            let (name, made) = (kind.schema_file(), schema(kind));
             let path = folder("schemas").join(&name);
             if std::env::var("SKYHOP_SCHEMAS").is_ok_and(|wish| wish == "write") {
                 fs::write(path, made).unwrap();
@@ -54,7 +49,7 @@ mod tests {
     }
 
     fn validator(kind: FileKind) -> jsonschema::Validator {
-        let schema: Value = serde_json::from_str(&kind.schema()).unwrap();
+        let schema: Value = serde_json::from_str(&schema(kind)).unwrap();
         jsonschema::validator_for(&schema).unwrap()
     }
 

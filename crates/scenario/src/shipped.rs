@@ -1,6 +1,7 @@
 //! The scenarios that come with skyhop (directory `scenarios`), compiled in.
 
-use crate::{FileError, Published, Scenario};
+use crate::{Published, Scenario};
+use config::FileError;
 
 /// A scenario that is compiled into the program.
 #[derive(Debug)]

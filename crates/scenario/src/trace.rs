@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use units::BitRate;
 
 use crate::TraceFault;
-use crate::folder::BaseFolder;
+use config::file::folder::BaseFolder;
 
 /// The location of a trace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

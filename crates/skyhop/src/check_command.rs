@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::config::{FileError, FileKind};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use gateway::config::{self, KeyCheck};
-use scenario::{Documents, FileError, FileKind, Preset, Published, Scenario};
+use scenario::{Documents, Preset, Published, Scenario};
 use serde::Serialize;
 
 use crate::print;
@@ -183,14 +184,14 @@ fn scenario_of(published: &Path) -> Option<PathBuf> {
 /// Prints one schema, or writes all into a directory.
 pub(crate) fn schema(args: &SchemaArgs) -> Result<ExitCode> {
     if let Some(kind) = args.kind {
-        print(&FileKind::from(kind).schema())?;
+        print(&scenario::schema(FileKind::from(kind)))?;
     }
     if let Some(directory) = &args.write {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         for kind in FileKind::ALL {
             let path = directory.join(kind.schema_file());
-            fs::write(&path, kind.schema())
+            fs::write(&path, scenario::schema(kind))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scenario::{FileError, Preset, PresetOverrides};
+use config::FileError;
+use scenario::{Preset, PresetOverrides};
 use units::{BitRate, Probability, format_duration};
 
 use crate::StudyError;

@@ -8,7 +8,8 @@ mod answer;
 
 use core::time::Duration;
 
-use scenario::{FileError, Scenario};
+use config::FileError;
+use scenario::Scenario;
 use units::{BitRate, format_duration};
 
 use crate::runs::ScenarioFile;

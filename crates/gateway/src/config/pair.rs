@@ -7,8 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use config::{HubAddress, TcpAddress};
-use scenario::{FileError, FileKind};
+use config::{FileError, FileKind, HubAddress, TcpAddress, schema_text};
 use slacp::PublicKey;
 use thiserror::Error;
 
@@ -304,7 +303,8 @@ fn write_schemas(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairE
     create(&folder)?;
     for NewFile { kind, .. } in files {
         let path = folder.join(kind.schema_file());
-        let written = fs::write(&path, kind.schema());
+        let schema = schema_text(*kind).expect("every file of a gateway has a schema");
+        let written = fs::write(&path, schema);
         written.map_err(|cause| NewPairError::File { path, cause })?;
     }
     Ok(())
@@ -423,7 +423,7 @@ mod tests {
             let text = fs::read_to_string(path).unwrap();
             let schema = text.lines().next().unwrap().strip_prefix("#:schema ").unwrap();
             let schema = fs::read_to_string(directory.path().join(schema)).unwrap();
-            assert_eq!(schema, kind.schema());
+            assert_eq!(schema, schema_text(kind).unwrap());
         }
     }
 

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use config::FileError;
+use config::{ConfigFile, PermittedTerminals};
 use config::{HubConfig, PermittedTerminal};
 use pep::egress::EgressRules;
-use scenario::FileError;
-use scenario::gateway::{ConfigFile, PermittedTerminals};
 use units::UnixTime;
 
 /// The texts of the permits in etcd, by their keys without the prefix.

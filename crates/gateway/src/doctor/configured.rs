@@ -5,13 +5,13 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
+use config::FileKind;
 use config::{
     HttpConfig, HubConfig, InterceptConfig, LinkConfig, ModemLocation, OperationConfig, SecureDns,
     SoloConfig, TerminalConfig, TlsFiles,
 };
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
-use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;

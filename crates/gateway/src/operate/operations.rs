@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use config::{OperationConfig, PermittedTerminal};
+use config::{RestartKeys, WrittenKeys};
 use pep::accounting::{ExhaustedAction, QuotaChange};
 use pep::admission::{BypassReason, DrainDeadline};
 use pep::periodic::Periodic;
-use scenario::gateway::{RestartKeys, WrittenKeys};
 use slacp::{Event, PublicKey, Rate, SessionId, StopAnnouncement};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::raw::RawDamaTerminal;
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
 
 /// Kind of capacity that each class of traffic uses. A terminal that can request only rates, or only
 /// volumes, uses them for both by default.

@@ -7,9 +7,9 @@ use link::dama::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
-use crate::text::{Text, Words};
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
+use config::file::text::{Text, Words};
 
 /// Transport of capacity requests to the network control centre. All keys but `transport` are for
 /// contention.

@@ -8,7 +8,7 @@ use units::BitRate;
 use super::classes::RawClasses;
 use super::contention::{RawRandomAccess, RawRequests};
 use super::{DamaSpec, DamaTerminal};
-use crate::text::{Text, Time};
+use config::file::text::{Text, Time};
 
 /// Capacity on demand on the return link, whose rate is that of one carrier.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

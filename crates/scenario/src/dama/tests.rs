@@ -11,7 +11,8 @@ use link::dama::{
 };
 use units::{BitRate, Instant};
 
-use crate::{FileError, Preset, Scenario};
+use crate::{Preset, Scenario};
+use config::FileError;
 
 const PRESET: &str = r#"
 description = "the SLACP paper's link"

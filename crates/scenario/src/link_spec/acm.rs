@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use units::{Decibels, SymbolRate, format_duration};
 
 use super::read::{own, trace};
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
-use crate::text::{Text, Time};
 use crate::trace::Source;
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
+use config::file::text::{Text, Time};
 
 /// A carrier that adapts its MODCOD to rain, in place of a link's rate.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,8 +15,8 @@ use units::{BitRate, ErrorRate, Probability};
 
 use super::acm::RawAcm;
 use super::{LinkSpec, RateSpec};
-use crate::text::{Text, Time, Words};
 use crate::trace::Source;
+use config::file::text::{Text, Time, Words};
 
 /// One direction of a link.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -12,10 +12,11 @@ use units::{BitRate, ByteCount, Probability, format_duration};
 use super::acm::{AcmSpec, RawAcm};
 use super::raw::RawLink;
 use super::{LinkSpec, RateSpec};
-use crate::place::KeyContext;
-use crate::text::Text;
+use crate::TraceFault;
 use crate::trace::{Source, parse_rates, parse_values};
-use crate::{FileError, TraceFault};
+use config::FileError;
+use config::file::place::KeyContext;
+use config::file::text::Text;
 
 const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);

@@ -11,13 +11,14 @@ use link::{
 use units::{BitRate, ErrorRate, Probability};
 
 use super::{Preset, check_mtu, check_terminals};
-use crate::folder::BaseFolder;
+use crate::LinkSpec;
 use crate::link_spec::LinkChanges;
 use crate::link_spec::raw::RawLink;
-use crate::place::KeyContext;
-use crate::text::{Text, Time, Words};
 use crate::trace::Source;
-use crate::{FileError, LinkSpec};
+use config::FileError;
+use config::file::folder::BaseFolder;
+use config::file::place::KeyContext;
+use config::file::text::{Text, Time, Words};
 
 /// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
 /// or adaptive coding and modulation, and vice versa, and one loss model replaces another.

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::document::TomlDocument;
-use crate::folder::BaseFolder;
-use crate::{FileError, FileKind};
+use crate::built_in::TRACES;
+use config::file::document::TomlDocument;
+use config::file::folder::BaseFolder;
+use config::{FileError, FileKind};
 
 const SHIPPED: &str = include_str!("../../documents.toml");
 
@@ -66,7 +67,7 @@ impl Documents {
     /// # Errors
     /// If it is not valid TOML, or keys are unknown or missing.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
-        TomlDocument::parse(origin, BaseFolder::BuiltIn, text, FileKind::Documents)?.read()
+        TomlDocument::parse(origin, BaseFolder::BuiltIn(TRACES), text, FileKind::Documents)?.read()
     }
 
     /// Returns the publication of this name.

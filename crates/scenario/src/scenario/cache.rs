@@ -5,8 +5,8 @@ use core::time::Duration;
 use units::{ByteCount, Probability};
 
 use super::raw::RawCache;
-use crate::FileError;
-use crate::place::KeyContext;
+use config::FileError;
+use config::file::place::KeyContext;
 
 /// A cache of replies at each hub.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -14,11 +14,11 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::raw::Setting;
 use super::study;
-use crate::FileError;
-use crate::document::TomlDocument;
-use crate::place::{KeyContext, quoted};
+use config::FileError;
+use config::file::document::TomlDocument;
+use config::file::place::{KeyContext, quoted};
+use config::file::tcp_options::OptionValue;
 use levels::Factor;
 use raw::{RawCase, RawFactor, RawLevels};
 
@@ -128,7 +128,7 @@ impl CaseDesign {
     fn levels(&self, change: &CaseChange) -> Vec<FactorLevel> {
         let level = |(factor, number): (&Factor, &usize)| {
             let level = &factor.levels[*number];
-            let value = level.value.as_ref().map(Setting::to_string);
+            let value = level.value.as_ref().map(OptionValue::to_string);
             FactorLevel { factor: factor.name.clone(), name: level.name.clone(), value }
         };
         self.factors.iter().zip(&change.levels).map(level).collect()
@@ -220,12 +220,12 @@ fn apply<'a>(
 }
 
 impl TomlLiteral {
-    fn of(value: &Setting) -> Self {
+    fn of(value: &OptionValue) -> Self {
         match value {
-            Setting::Text(text) => Self::Text(text.clone()),
-            Setting::Switch(on) => Self::Switch(*on),
-            Setting::Whole(number) => Self::Number(number.to_string()),
-            Setting::Number(number) => Self::Number(format!("{number:?}").to_lowercase()),
+            OptionValue::Text(text) => Self::Text(text.clone()),
+            OptionValue::Switch(on) => Self::Switch(*on),
+            OptionValue::Whole(number) => Self::Number(number.to_string()),
+            OptionValue::Number(number) => Self::Number(format!("{number:?}").to_lowercase()),
         }
     }
 

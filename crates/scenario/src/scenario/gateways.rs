@@ -7,9 +7,9 @@ use serde::Deserialize;
 use units::{BitRate, ByteCount, format_duration};
 
 use super::raw::RawGateways;
-use crate::FileError;
-use crate::place::KeyContext;
-use crate::text::Text;
+use config::FileError;
+use config::file::place::KeyContext;
+use config::file::text::Text;
 
 /// Default queue of IP packets in front of SLACP, in bytes (SLACP paper, §4).
 const QUEUE: ByteCount = ByteCount::new(40_000);

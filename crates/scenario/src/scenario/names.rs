@@ -5,8 +5,8 @@ use serde::Deserialize;
 use units::Probability;
 
 use super::raw::RawNames;
-use crate::FileError;
-use crate::place::KeyContext;
+use config::FileError;
+use config::file::place::KeyContext;
 
 /// The resolver at each terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]

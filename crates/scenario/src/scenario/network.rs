@@ -3,9 +3,9 @@
 use units::BitRate;
 
 use super::raw::{RawNetwork, RawPlatforms};
-use crate::FileError;
 use crate::link_spec::check_rate;
-use crate::place::{KeyContext, quoted};
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
 
 /// Numbers of nodes, and the links that terminals share.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,9 +16,10 @@ use super::names::NameAnswer;
 use super::study::BackEnd;
 use super::study::raw::{RawMetric, RawReplications};
 use crate::dama::raw::RawDama;
-use crate::item::Item;
 use crate::link_spec::raw::RawLink;
-use crate::text::{Text, Time};
+use config::file::item::Item;
+use config::file::tcp_options::TcpOptions;
+use config::file::text::{Text, Time};
 
 /// A scenario of skyhop's simulator (docs/sim.md).
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -47,7 +48,7 @@ pub(crate) struct RawScenario {
     pub(super) client_side: Option<RawLink>,
     /// TCP endpoints by name. `default` is the profile linux.
     #[serde(default)]
-    pub(super) tcp: BTreeMap<String, RawTcp>,
+    pub(super) tcp: BTreeMap<String, TcpOptions>,
     /// At the hub, before the forward link: a link for the packets to each terminal, such as the
     /// rate that a terminal has at most.
     pub(super) shaper: Option<RawLink>,
@@ -187,20 +188,6 @@ impl<'de> Visitor<'de> for HopVisitor {
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RawHop, M::Error> {
         RawLinks::deserialize(MapAccessDeserializer::new(map)).map(Box::new).map(RawHop::Links)
     }
-}
-
-/// TCP options, by their names in `tcp::Config::set`.
-pub(crate) type RawTcp = BTreeMap<String, Setting>;
-
-/// A single value.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a text, a number, true or false")]
-#[schemars(inline)]
-pub(crate) enum Setting {
-    Switch(bool),
-    Whole(i64),
-    Number(f64),
-    Text(String),
 }
 
 /// Split gateways.

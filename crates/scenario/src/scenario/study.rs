@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ScenarioCase;
-use crate::FileError;
-use crate::document::TomlDocument;
-use crate::place::{KeyContext, quoted};
+use config::FileError;
+use config::file::document::TomlDocument;
+use config::file::place::{KeyContext, quoted};
 use raw::{RawMetric, RawReplications};
 
 pub use metrics::{METRICS, MetricName};

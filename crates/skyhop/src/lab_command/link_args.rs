@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
+use config::FileError;
 use link::{
     DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, Policer, QueueSize,
 };
-use scenario::{FileError, Preset, PresetOverrides, TerrestrialOverrides};
+use scenario::{Preset, PresetOverrides, TerrestrialOverrides};
 use units::{BitRate, ErrorRate, Probability, parse_duration};
 
 /// Link of a new lab.

@@ -142,7 +142,7 @@ fn hub_config(seed: u64, terminals: u32, server: Option<SocketAddr>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use scenario::gateway::ConfigFile;
+    use config::ConfigFile;
 
     use super::*;
 

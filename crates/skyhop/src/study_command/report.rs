@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use scenario::{Documents, FileError, Published, ShippedScenario};
+use config::FileError;
+use scenario::{Documents, Published, ShippedScenario};
 use study::campaign::{ScenarioSource, SelectedResults, select};
 use study::reproduction::{ReproductionEntry, csv, json, markdown, page, text as text_of};
 use study::runs::{self, ScenarioFile};

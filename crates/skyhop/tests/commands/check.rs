@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use scenario::{FileKind, ShippedScenario};
+use config::FileKind;
+use scenario::ShippedScenario;
 use serde_json::Value;
 
 use crate::common::{Runner, assert_refused, text};

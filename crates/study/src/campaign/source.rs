@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use config::FileError;
 use scenario::{
-    BackEnd, FileError, MetricName, Published, Replications, Scenario, ScenarioCase,
-    ShippedScenario,
+    BackEnd, MetricName, Published, Replications, Scenario, ScenarioCase, ShippedScenario,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use scenario::{Documents, FileError, Published};
+use config::FileError;
+use scenario::{Documents, Published};
 use thiserror::Error;
 
 use super::{ScenarioFile, ScenarioRun};

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use config::FileError;
 use config::{HubAddress, HubConfig, PermittedTerminal, TcpAddress};
 use pep::traffic::Prefix;
 use report::{TableColumn, TextTable};
-use scenario::FileError;
 use serde::Serialize;
 use slacp::PublicKey;
 use thiserror::Error;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use scenario::gateway::PermittedTerminals;
+use config::PermittedTerminals;
 use slacp::{Destination, PublicKey, ResetReason};
 use tokio::time::timeout;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::MOST;
 use super::levels::Factor;
 use super::raw::RawLevels;
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
 
 /// The level of each factor, by number.
 pub(super) type LevelCombination = Vec<usize>;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::raw::RawFactor;
 use super::{MOST, range};
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
-use crate::scenario::raw::Setting;
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
+use config::file::tcp_options::OptionValue;
 
 /// A factor with its levels.
 pub(super) struct Factor {
@@ -25,7 +25,7 @@ pub(super) struct LevelSpec {
     /// Path of the level in the file: `factor.0.levels.1`, `factor.0.values.1`, `factor.0.range`.
     pub(super) at: String,
     /// The value for the factor's keys; `None` if the level has a table `set`.
-    pub(super) value: Option<Setting>,
+    pub(super) value: Option<OptionValue>,
 }
 
 impl Factor {
@@ -96,7 +96,8 @@ fn levels(
         return Ok(levels.iter().enumerate().map(level).collect());
     }
     let label = LevelLabel::read(place, raw)?;
-    let level = |value: Setting, at| LevelSpec { name: label.of(&value), at, value: Some(value) };
+    let level =
+        |value: OptionValue, at| LevelSpec { name: label.of(&value), at, value: Some(value) };
     if let Some(values) = &raw.values {
         let at = |number| format!("{path}.values.{number}");
         return Ok((0..).zip(values).map(|(n, value)| level(value.clone(), at(n))).collect());
@@ -174,10 +175,10 @@ impl<'a> LevelLabel<'a> {
         place.check(good, "label", quoted(label), expected).map(|()| Self::Pattern(label))
     }
 
-    fn of(&self, value: &Setting) -> String {
+    fn of(&self, value: &OptionValue) -> String {
         match (self, value) {
             (Self::Pattern(label), _) => label.replace("{}", &value.to_string()),
-            (Self::Factor(_), Setting::Text(text)) => text.clone(),
+            (Self::Factor(_), OptionValue::Text(text)) => text.clone(),
             (Self::Factor(name), _) => format!("{name} {value}"),
         }
     }

@@ -4,9 +4,9 @@ use units::split_quantity;
 
 use super::MOST;
 use super::raw::{RawNumber, RawRange, Scale};
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
-use crate::scenario::raw::Setting;
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
+use config::file::tcp_options::OptionValue;
 
 /// A number, with the unit if it was written as a text.
 struct WrittenQuantity<'a> {
@@ -20,7 +20,10 @@ struct WrittenQuantity<'a> {
 ///
 /// # Errors
 /// If a text is not a number, units differ, or there are no values or more than [`MOST`].
-pub(super) fn values(place: &KeyContext<'_>, range: &RawRange) -> Result<Vec<Setting>, FileError> {
+pub(super) fn values(
+    place: &KeyContext<'_>,
+    range: &RawRange,
+) -> Result<Vec<OptionValue>, FileError> {
     let from = WrittenQuantity::read(place, "from", &range.from)?;
     let to = WrittenQuantity::read(place, "to", &range.to)?;
     to.check_unit(place, "to", &range.to, &from)?;
@@ -82,12 +85,12 @@ fn spread(
     Ok((0..count).map(value).collect())
 }
 
-fn setting(number: f64, unit: Option<&str>, whole: bool) -> Setting {
+fn setting(number: f64, unit: Option<&str>, whole: bool) -> OptionValue {
     match unit {
-        Some("") => Setting::Text(format!("{number}")),
-        Some(unit) => Setting::Text(format!("{number} {unit}")),
-        None if whole => Setting::Whole(number.round() as i64),
-        None => Setting::Number(number),
+        Some("") => OptionValue::Text(format!("{number}")),
+        Some(unit) => OptionValue::Text(format!("{number} {unit}")),
+        None if whole => OptionValue::Whole(number.round() as i64),
+        None => OptionValue::Number(number),
     }
 }
 

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::scenario::raw::Setting;
+use config::file::tcp_options::OptionValue;
 
 /// A factor of an experiment: either `levels`, or `values` or a `range` of one key or several.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub(in crate::scenario) struct RawFactor {
     pub(in crate::scenario) keys: Option<Vec<String>>,
     /// The values, one for each level.
     #[schemars(length(min = 1), extend("examples" = [["1 Mbit/s", "10 Mbit/s"], [1, 2, 4]]))]
-    pub(in crate::scenario) values: Option<Vec<Setting>>,
+    pub(in crate::scenario) values: Option<Vec<OptionValue>>,
     /// Values at regular distances, instead of `values`.
     pub(in crate::scenario) range: Option<RawRange>,
     /// The name of a level with a value, `{}`. By default a text is the name, and of other values

@@ -11,10 +11,10 @@ use super::{
     Direction, FetchMethod, FlowContents, FlowSize, FlowTraffic, HttpMethod, Kind, ReplySizes,
     ScenarioFlow,
 };
-use crate::FileError;
-use crate::item::{DSCP_FORM, code_point};
-use crate::place::{KeyContext, quoted};
-use crate::text::Text;
+use config::FileError;
+use config::file::item::{DSCP_FORM, code_point};
+use config::file::place::{KeyContext, quoted};
+use config::file::text::Text;
 
 const MOST_FLOWS: usize = 1000;
 /// Maximum size of a transfer in bytes; larger ones are taken for typing errors.

@@ -1,8 +1,8 @@
 //! Names and units of metrics.
 
-use crate::FileError;
-use crate::place::{KeyContext, quoted};
 use crate::scenario::ScenarioCase;
+use config::FileError;
+use config::file::place::{KeyContext, quoted};
 
 /// Names and units of the metrics of a run; the unit of a number or a share is empty. All back ends
 /// use these names.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use units::Probability;
 
 use super::Statistic;
-use crate::text::Text;
+use config::file::text::Text;
 
 /// A metric of a run.
 #[derive(Debug, Deserialize, JsonSchema)]

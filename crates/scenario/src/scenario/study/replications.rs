@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::metrics::MetricName;
 use super::raw::{RawReplications, RawSeeds, RawUntil};
-use crate::FileError;
-use crate::place::KeyContext;
 use crate::scenario::ScenarioCase;
+use config::FileError;
+use config::file::place::KeyContext;
 
 /// Maximum number of seeds of a case.
 const MOST_SEEDS: u32 = 10_000;

@@ -1,0 +1,209 @@
+//! Limits of each terminal on a hub: section `[limits]`, and the same keys of a `[[terminal]]`,
+//! which also has `weight`, `guaranteed`, `maximum`, `classes` and `memory`.
+
+use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
+
+use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeDefaults, VolumeQuota};
+use pep::routes::TerminalQuota;
+use pep::traffic::TrafficClasses;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use slacp::{ClassRates, SessionShare};
+use units::{BitRate, ByteCount};
+
+use crate::bounds::number;
+use crate::file::FileError;
+use crate::file::place::{KeyContext, quoted};
+use crate::file::text::Text;
+use crate::hop::size;
+use crate::permits::PermittedTerminalSection;
+use crate::{guarantees, rate};
+
+/// Limits of each terminal.
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Limits")]
+pub(crate) struct LimitsSection {
+    /// The most connections that one terminal opens and holds; by default all, or half of them
+    /// with several terminals.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub(crate) max_connections: Option<i64>,
+    /// New connections of one terminal per second, on average.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1000))]
+    pub(crate) connections_per_second: Option<i64>,
+    /// Names resolved at once for one terminal.
+    #[schemars(range(min = 1, max = 128), extend("default" = 16))]
+    pub(crate) lookups: Option<i64>,
+    /// Bytes that each terminal may move in a period, both directions together.
+    #[schemars(extend("examples" = ["50 GB"]))]
+    pub(crate) quota: Option<Text<ByteCount>>,
+    /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970.
+    #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
+    pub(crate) quota_period: Option<Text<RenewalPeriod>>,
+    /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
+    /// traffic.
+    #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
+    pub(crate) quota_then: Option<Text<ExhaustedAction>>,
+}
+
+/// Rates of a class towards one terminal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "OwnRates")]
+pub(crate) struct OwnRatesSection {
+    /// A rate that the class gets before others share.
+    #[schemars(extend("examples" = ["64 kbit/s"]))]
+    pub(crate) guaranteed: Option<Text<BitRate>>,
+    /// A rate that the class does not exceed.
+    #[schemars(extend("examples" = ["2 Mbit/s"]))]
+    pub(crate) maximum: Option<Text<BitRate>>,
+}
+
+/// Permitted values of `max_connections`, up to the number of streams in a session.
+const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
+/// Permitted values of `connections_per_second`, up to more than the kernel can open.
+const PER_SECOND: RangeInclusive<i64> = 1..=1_000_000;
+/// Permitted values of `lookups`, up to the size of the resolver's thread pool.
+const LOOKUPS: RangeInclusive<i64> = 1..=128;
+/// Permitted weights, the same as for a class.
+const WEIGHT: RangeInclusive<i64> = 1..=1000;
+
+/// Reads the default limits of all terminals.
+pub(crate) fn usual(
+    place: &KeyContext<'_>,
+    raw: Option<LimitsSection>,
+) -> Result<TerminalQuota, FileError> {
+    let raw = raw.unwrap_or_default();
+    let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
+    limited(&place.within("limits"), TerminalQuota::default(), counts)
+}
+
+/// Reads the limits of one terminal; missing ones are those of `usual`.
+pub(crate) fn of_terminal(
+    place: &KeyContext<'_>,
+    usual: TerminalQuota,
+    raw: &PermittedTerminalSection,
+) -> Result<TerminalQuota, FileError> {
+    let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
+    Ok(TerminalQuota {
+        share: share(place, raw)?,
+        memory: size(place, "memory", raw.memory)?,
+        ..limited(place, usual, counts)?
+    })
+}
+
+/// Reads the default volume quota of all terminals.
+pub(crate) fn usual_volume(
+    place: &KeyContext<'_>,
+    raw: Option<&LimitsSection>,
+) -> Result<VolumeDefaults, FileError> {
+    let Some(raw) = raw else { return Ok(VolumeDefaults::default()) };
+    let place = place.within("limits");
+    let period = raw.quota_period.as_ref().map(|period| period.0);
+    let then = raw.quota_then.as_ref().map(|then| then.0.clone());
+    volume(&place, VolumeDefaults::default(), raw.quota, period, then)
+}
+
+/// Reads the rates of classes towards one terminal. Without `known`, the hub's classes, any name is
+/// accepted.
+pub(crate) fn class_rates(
+    place: &KeyContext<'_>,
+    raw: &BTreeMap<String, OwnRatesSection>,
+    known: Option<&TrafficClasses>,
+) -> Result<BTreeMap<String, ClassRates>, FileError> {
+    let place = place.within("classes");
+    let read = |(name, raw): (&String, &OwnRatesSection)| {
+        if let Some(known) = known.filter(|known| known.id_of(name).is_none()) {
+            let expected = format!("the name of a class: {}", names(known));
+            return Err(place.wrong_value(name, quoted(name), expected));
+        }
+        let place = place.within(name);
+        let rates = ClassRates {
+            guaranteed: rate::rate(&place, "guaranteed", raw.guaranteed)?,
+            maximum: rate::rate(&place, "maximum", raw.maximum)?,
+        };
+        let of_class = known.and_then(|known| known.all().find(|(class, _)| class.name == *name));
+        let all = rates.or(of_class.map(|(class, _)| class.share.rates()).unwrap_or_default());
+        guarantees::within(&place, all.guaranteed, all.maximum)?;
+        Ok((name.clone(), rates))
+    };
+    raw.iter().map(read).collect()
+}
+
+/// Lists the names of classes, quoted.
+fn names(classes: &TrafficClasses) -> String {
+    let names: Vec<String> = classes.all().map(|(class, _)| quoted(&class.name)).collect();
+    names.join(", ")
+}
+
+/// Reads the volume quota of one terminal; missing values are those of `usual`. Without `classes`,
+/// the hub's, any name of a class is accepted.
+pub(crate) fn volume_of_terminal(
+    place: &KeyContext<'_>,
+    usual: &VolumeDefaults,
+    raw: &PermittedTerminalSection,
+    classes: Option<&TrafficClasses>,
+) -> Result<Option<VolumeQuota>, FileError> {
+    let period = raw.quota_period.as_ref().map(|period| period.0);
+    let then = raw.quota_then.as_ref().map(|then| then.0.clone());
+    let VolumeDefaults { quota, period, then } =
+        volume(place, usual.clone(), raw.quota, period, then)?;
+    let Some(volume) = quota else { return Ok(None) };
+    if let ExhaustedAction::Class(name) = &then
+        && let Some(classes) = classes.filter(|classes| classes.id_of(name).is_none())
+    {
+        let classes = names(classes);
+        let expected = format!("\"block\", a rate like \"256 kbit/s\", or a class: {classes}");
+        return Err(place.wrong_value("quota_then", quoted(name), expected));
+    }
+    Ok(Some(VolumeQuota { volume, period, then }))
+}
+
+/// Checks a volume quota; missing values are those of `usual`.
+fn volume(
+    place: &KeyContext<'_>,
+    usual: VolumeDefaults,
+    quota: Option<Text<ByteCount>>,
+    period: Option<RenewalPeriod>,
+    then: Option<ExhaustedAction>,
+) -> Result<VolumeDefaults, FileError> {
+    let quota = quota.map(|quota| quota.0);
+    let then = then.unwrap_or(usual.then);
+    let some = quota.is_none_or(|quota| quota.get() > 0);
+    place.check(some, "quota", quoted(quota.unwrap_or_default()), "above 0")?;
+    let rate_is_some = !matches!(then, ExhaustedAction::Rate(rate) if rate.bits_per_second() == 0);
+    place.check(rate_is_some, "quota_then", quoted(&then), "a rate above 0, or \"block\"")?;
+    Ok(VolumeDefaults {
+        quota: quota.or(usual.quota),
+        period: period.unwrap_or(usual.period),
+        then,
+    })
+}
+
+fn share(
+    place: &KeyContext<'_>,
+    raw: &PermittedTerminalSection,
+) -> Result<SessionShare, FileError> {
+    let weight = number(place, "weight", raw.weight, WEIGHT, "")?;
+    let guaranteed = rate::rate(place, "guaranteed", raw.guaranteed)?;
+    let maximum = rate::rate(place, "maximum", raw.maximum)?;
+    guarantees::within(place, guaranteed, maximum)?;
+    Ok(SessionShare { weight: weight.map_or(1, |weight| weight as u32), guaranteed, maximum })
+}
+
+fn limited(
+    place: &KeyContext<'_>,
+    usual: TerminalQuota,
+    [connections, per_second, lookups]: [Option<i64>; 3],
+) -> Result<TerminalQuota, FileError> {
+    let connections = number(place, "max_connections", connections, CONNECTIONS, "")?;
+    let per_second = number(place, "connections_per_second", per_second, PER_SECOND, "")?;
+    let lookups = number(place, "lookups", lookups, LOOKUPS, "")?;
+    Ok(TerminalQuota {
+        connections: connections.map(|most| most as u64).or(usual.connections),
+        per_second: per_second.map_or(usual.per_second, |pace| pace as u32),
+        lookups: lookups.map_or(usual.lookups, |most| most as usize),
+        ..usual
+    })
+}
