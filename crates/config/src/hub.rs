@@ -69,15 +69,20 @@ pub(crate) struct HubKeys {
     /// With `probe = true`: the share of the bytes sent to a peer that this padding may take, besides
     /// two measurements in advance.
     #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) probe_share: Option<Text<Probability>>,
     /// The control socket: a path, or `none`.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) control: Option<String>,
     /// A directory that keeps what measured rates have shown of paths.
     #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) state: Option<String>,
     /// The metrics server.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) metrics: Option<MetricsSection>,
     /// The rate from the modem, by DLEP.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) dlep: Option<DlepSection>,
     /// While all sessions together hold more, new connections are refused; by default half of the
     /// machine's memory.
@@ -88,32 +93,42 @@ pub(crate) struct HubKeys {
     pub(crate) max_connections: Option<i64>,
     /// The local UDP address; by default port 5900 of every address.
     #[schemars(extend("examples" = ["[::]:5900"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
     /// The local TCP address for terminals whose networks block UDP; by default none.
     #[schemars(extend("examples" = ["[::]:443"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listen_tcp: Option<Text<AddressWithPort>>,
     /// A file with the certificate for terminals that come there with TLS (PEM).
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listen_tcp_certificate: Option<String>,
     /// The file with its private key (PEM).
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listen_tcp_key: Option<String>,
     /// The number of threads that carry sessions.
     #[schemars(range(min = 1, max = 64), extend("default" = 1))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) workers: Option<i64>,
     /// Which hub this is, of how many with the same key behind one address; by default the only one.
     #[schemars(extend("examples" = ["1 of 2"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) shared_address: Option<Text<IndexShare>>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) mtu: Option<i64>,
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) memory: Option<Text<ByteCount>>,
     /// Longest burst, for links whose policer drops longer ones. Costs processor time, because the
     /// gateway wakes up for each packet.
     #[schemars(extend("examples" = ["3 kB"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) stream_window: Option<Text<ByteCount>>,
     /// Time limit for opening a connection to a destination; at most 10 min.
     #[schemars(extend("default" = "30 s"))]
@@ -139,19 +154,26 @@ pub(crate) struct HubKeys {
     pub(crate) mesh: Option<bool>,
     /// Connect with the client's address and port instead of this machine's.
     #[schemars(extend("default" = false))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) transparent: Option<bool>,
     /// Connections to intercept towards the terminals' networks.
+    #[schemars(extend("x-restart" = "presence"))]
     pub(crate) intercept: Option<InterceptSection>,
     /// Answers to terminals' name queries; without it, the hub does not answer them.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) dns: Option<HubDnsSection>,
     /// Fetch for the caches of terminals, over connections that stay; without it, they connect.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) http: Option<HubHttpSection>,
     /// A node for bundles, which wait while a terminal is away; without it, there is none.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) bundles: Option<BundlesSection>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) tunnel: Option<TunnelSection>,
     /// The links of terminals that have several, in the order of the terminals' files.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) link: Vec<LinkSection>,
     /// Classes that share the rate; by default interactive traffic goes before bulk.
     #[serde(default)]

@@ -25,9 +25,11 @@ pub(crate) struct InterceptSection {
     pub(crate) bypass: Vec<Text<Prefix>>,
     /// When to answer clients: at once, or when the far end has answered.
     #[schemars(extend("default" = "early"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) answer: Option<AnswerTiming>,
     /// Also intercept connections of the gateway's own machine.
     #[schemars(extend("default" = false))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) own_traffic: Option<bool>,
 }
 

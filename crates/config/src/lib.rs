@@ -24,6 +24,7 @@ mod hub;
 mod hub_address;
 mod identity;
 mod intercept;
+mod keys;
 mod limits;
 mod links;
 mod log;

@@ -8,80 +8,46 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
 use crate::file::FileKind;
-
-/// Restart keys of every role.
-const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
-/// Restart keys of hub and terminal.
-const OF_A_PAIR: &[&str] = &[
-    "bundles",
-    "burst",
-    "dlep",
-    "dns",
-    "http",
-    "link",
-    "listen",
-    "memory",
-    "mtu",
-    "probe_share",
-    "stream_window",
-    "transparent",
-    "tunnel",
-];
-const OF_A_HUB: &[&str] =
-    &["listen_tcp", "listen_tcp_certificate", "listen_tcp_key", "shared_address", "workers"];
-const OF_A_TERMINAL: &[&str] =
-    &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub", "private_key_file"];
-/// Restart keys of section `[intercept]`; its other keys can be reloaded.
-const OF_INTERCEPT: [(&str, &str); 2] =
-    [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
-
-/// Restart keys of section `[wan]` of a solo gateway; its other keys can be reloaded.
-const OF_WAN: [(&str, &str); 4] =
-    [("device", "wan.device"), ("mtu", "wan.mtu"), ("name", "wan.name"), ("stack", "wan.stack")];
+use crate::keys::{KeyRow, RestartRule, rows};
 
 /// The keys of a file that take effect only at a restart, with their values as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RestartKeys(BTreeMap<&'static str, String>);
+pub struct RestartKeys(BTreeMap<String, String>);
 
 impl RestartKeys {
     /// Finds the restart keys in the text of a gateway's file; empty if it is not TOML.
     pub fn of(text: &str, kind: FileKind) -> Self {
         let Ok(file) = DeTable::parse(text) else { return Self::default() };
-        // Only these are copied: the text may contain a private key.
-        let mut written = file.into_inner();
-        let of_kind: [&[&str]; 2] = match kind {
-            FileKind::Hub => [OF_A_PAIR, OF_A_HUB],
-            FileKind::Terminal => [OF_A_PAIR, OF_A_TERMINAL],
-            _ => [&[], &[]],
-        };
-        let keys = COMMON.iter().chain(of_kind.into_iter().flatten());
-        let mut found: BTreeMap<_, _> = keys
-            .filter_map(|key| Some((*key, value(written.remove(*key)?)?.to_string())))
-            .collect();
-        let intercept = written.remove("intercept").and_then(value);
-        if let Some(section) = intercept.as_ref().and_then(Value::as_table) {
-            // To add or remove the section takes a restart, too.
-            found.insert("intercept", String::new());
-            let inside = OF_INTERCEPT.iter();
-            found.extend(
-                inside.filter_map(|(key, name)| Some((*name, section.get(*key)?.to_string()))),
-            );
-        }
-        let wan = written.remove("wan").filter(|_| kind == FileKind::Solo).and_then(value);
-        if let Some(section) = wan.as_ref().and_then(Value::as_table) {
-            found.extend(
-                OF_WAN
-                    .iter()
-                    .filter_map(|(key, name)| Some((*name, section.get(*key)?.to_string()))),
-            );
+        let written = file.into_inner();
+        let mut found = BTreeMap::new();
+        for KeyRow { path, restart, .. } in rows(kind) {
+            // Only these are copied: the text may contain a private key.
+            let text = match restart {
+                RestartRule::Reload => continue,
+                RestartRule::PresenceOnly => find(&written, &path).map(|_| String::new()),
+                RestartRule::Restart => find(&written, &path)
+                    .and_then(|value| Some(self::value(value.clone())?.to_string())),
+            };
+            found.extend(text.map(|text| (path.join("."), text)));
         }
         Self(found)
     }
 
     /// Returns the keys whose values differ.
-    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
-        let keys: BTreeSet<&'static str> = self.0.keys().chain(other.0.keys()).copied().collect();
-        keys.into_iter().filter(|key| self.0.get(key) != other.0.get(key)).collect()
+    pub fn differing(&self, other: &Self) -> Vec<String> {
+        let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        keys.into_iter().filter(|key| self.0.get(*key) != other.0.get(*key)).cloned().collect()
+    }
+}
+
+/// Returns the value at `path`, unless it is missing or within a list.
+fn find<'d, 't>(table: &'d DeTable<'t>, path: &[String]) -> Option<&'d Spanned<DeValue<'t>>> {
+    let (key, rest) = path.split_first()?;
+    let value = table.get(key.as_str())?;
+    match value.get_ref() {
+        _ if rest.is_empty() => Some(value),
+        DeValue::Table(section) => find(section, rest),
+        _ => None,
     }
 }
 
@@ -139,7 +105,7 @@ mod tests {
     const TERMINAL: &str = "private_key = \"k\"\nhub = \"h:1\"\nrate = \"1 Mbit/s\"\nmtu = 1400\n\
                             [intercept]\ninterfaces = [\"lan0\"]\n[tunnel]\nname = \"t\"\n";
 
-    fn unlike(kind: FileKind, before: &str, after: &str) -> Vec<&'static str> {
+    fn unlike(kind: FileKind, before: &str, after: &str) -> Vec<String> {
         RestartKeys::of(before, kind).differing(&RestartKeys::of(after, kind))
     }
 

@@ -30,8 +30,10 @@ use crate::{LogFilter, TunnelDevice, hop, intercept, policies, tunnel};
 #[schemars(title = "skyhop solo gateway")]
 pub(crate) struct SoloKeys {
     /// The control socket: a path, or `none`.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) control: Option<String>,
     /// The metrics server.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) metrics: Option<MetricsSection>,
     /// While more waits in pipes, new connections pass unaccelerated; by default half of the
     /// machine's memory.
@@ -56,8 +58,10 @@ pub(crate) struct SoloKeys {
     #[schemars(extend("default" = false))]
     pub(crate) allow_loopback: Option<bool>,
     /// Connections to intercept.
+    #[schemars(extend("x-restart" = "presence"))]
     pub(crate) intercept: Option<InterceptSection>,
     /// The SOCKS5 and HTTP CONNECT proxy.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) proxy: Option<ProxySection>,
     /// Rules that split or bypass traffic; the first match decides.
     #[serde(default)]
@@ -99,6 +103,7 @@ pub(crate) struct WanSection {
     /// The TCP stack: `kernel`, which the keys `congestion_control` to `quick_ack` configure, or `skyhop`,
     /// which the others configure.
     #[schemars(extend("default" = "kernel"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) stack: Option<Stack>,
     /// With `skyhop`: connections that come in by these interfaces are accepted too.
     #[serde(default)]
@@ -106,12 +111,15 @@ pub(crate) struct WanSection {
     pub(crate) interfaces: Vec<String>,
     /// With `skyhop`: the network device.
     #[schemars(extend("default" = "skyhop-wan"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) name: Option<String>,
     /// With `skyhop`: the device's type; `auto` takes the first that works.
     #[schemars(extend("default" = "auto"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) device: Option<TunnelDevice>,
     /// With `skyhop`: the longest packet towards the servers, in bytes.
     #[schemars(range(min = 1280, max = 9216), extend("default" = 1500))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) mtu: Option<i64>,
     /// With `skyhop`: the options of its TCP, by the names of docs/tcp.md.
     #[schemars(extend("examples" = [{"profile": "scps", "max-rate": "10 Mbit/s"}]))]

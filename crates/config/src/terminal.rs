@@ -61,23 +61,29 @@ pub(crate) struct TerminalKeys {
     /// This gateway's private key in base64; or `private_key_file`.
     pub(crate) private_key: Option<String>,
     /// A file with the private key, which only its owner can read.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) private_key_file: Option<String>,
     /// Host and UDP port of the hub.
     #[schemars(required, extend("examples" = ["hub.example.net:5900"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) hub: Option<Text<HubAddress>>,
     /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`. With
     /// `tls://` within TLS.
     #[schemars(extend("examples" = ["hub.example.net:443", "tls://hub.example.net:443"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) hub_tcp: Option<Text<TcpAddress>>,
     /// The hub's public key.
     #[schemars(required)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) hub_key: Option<Text<PublicKeyText>>,
     /// Order in which the hubs are tried: `spread` by the keys, which divides terminals among them, or
     /// as `listed`.
     #[schemars(extend("default" = "spread"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) hub_order: Option<HubOrderChoice>,
     /// Further hubs, for when the first does not answer.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) other_hub: Vec<OtherHubSection>,
     /// The rate of the return link, on which this side sends: a rate, `auto` or `modem`.
     #[schemars(required, extend("examples" = ["10 Mbit/s", "auto", "modem"]))]
@@ -95,15 +101,20 @@ pub(crate) struct TerminalKeys {
     /// With `probe = true`: the share of the bytes sent to a peer that this padding may take, besides
     /// two measurements in advance.
     #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) probe_share: Option<Text<Probability>>,
     /// The control socket: a path, or `none`.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) control: Option<String>,
     /// A directory that keeps what measured rates have shown of paths.
     #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) state: Option<String>,
     /// The metrics server.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) metrics: Option<MetricsSection>,
     /// The rate from the modem, by DLEP.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) dlep: Option<DlepSection>,
     /// While all sessions together hold more, new connections pass unaccelerated; by default half
     /// of the machine's memory.
@@ -114,22 +125,28 @@ pub(crate) struct TerminalKeys {
     pub(crate) max_connections: Option<i64>,
     /// The local UDP address.
     #[schemars(extend("examples" = ["[::]:5900"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) mtu: Option<i64>,
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) memory: Option<Text<ByteCount>>,
     /// Longest burst, for links whose policer drops longer ones. Costs processor time, because the
     /// gateway wakes up for each packet.
     #[schemars(extend("examples" = ["3 kB"]))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) stream_window: Option<Text<ByteCount>>,
     /// Time limit for opening a connection to a destination; at most 10 min.
     #[schemars(extend("default" = "30 s"))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
     #[schemars(extend("default" = "2 h"))]
@@ -139,23 +156,31 @@ pub(crate) struct TerminalKeys {
     pub(crate) log: Option<Text<LogFilter>>,
     /// Connect with the client's address and port instead of this machine's.
     #[schemars(extend("default" = false))]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) transparent: Option<bool>,
     /// Connections to intercept.
+    #[schemars(extend("x-restart" = "presence"))]
     pub(crate) intercept: Option<InterceptSection>,
     /// The SOCKS5 and HTTP CONNECT proxy.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) proxy: Option<ProxySection>,
     /// Destinations behind this terminal for the hub's side and other terminals; none without it.
     pub(crate) accept: Option<AcceptSection>,
     /// Resolution of clients' names; without it, their queries are not touched.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) dns: Option<DnsSection>,
     /// Cleartext HTTP is answered from a cache; without it, its connections are like others.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) http: Option<HttpSection>,
     /// A node for bundles, which wait while the hop is down; without it, there is none.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) bundles: Option<BundlesSection>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
+    #[schemars(extend("x-restart" = true))]
     pub(crate) tunnel: Option<TunnelSection>,
     /// Several links to the hub, which a session uses at once, if the hub has them too.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) link: Vec<LinkSection>,
     /// Classes that share the rate; by default interactive traffic goes before bulk.
     #[serde(default)]

@@ -141,30 +141,31 @@ fn any_discipline() -> impl Strategy<Value = (DisciplineChoice, bool)> {
     ]
 }
 
-fn any_link() -> impl Strategy<Value = LinkSpec> {
+/// Boxed, like its larger parts: with all of it in one frame, a test thread has hardly any of its 2 MiB of stack left.
+fn any_link() -> BoxedStrategy<LinkSpec> {
     let names =
         vec!["none", "fixed 9 B", "code 1/2", "aal5 llc", "mpe packed", "ule npa packed", "gse 6"];
     let encapsulation = prop::sample::select(names).prop_map(|name| name.parse().unwrap());
     let outages = prop::collection::vec(any_outage(), 0..3);
     let room = (any_policer(), any_queue());
-    let first = (any_rate(), encapsulation, any_delay(), any_jitter());
-    (first, any_loss(), outages, room, any_discipline()).prop_map(
-        |(first, loss, outages, (policer, queue), (discipline, ecn))| {
-            let (rate, encapsulation, delay, jitter) = first;
-            LinkSpec {
-                rate,
-                encapsulation,
-                delay,
-                jitter,
-                loss,
-                outages,
-                policer,
-                queue,
-                discipline,
-                ecn,
-            }
-        },
-    )
+    let first = (any_rate().boxed(), encapsulation, any_delay().boxed(), any_jitter());
+    let all = (first, any_loss().boxed(), outages, room, any_discipline().boxed());
+    all.prop_map(|(first, loss, outages, (policer, queue), (discipline, ecn))| {
+        let (rate, encapsulation, delay, jitter) = first;
+        LinkSpec {
+            rate,
+            encapsulation,
+            delay,
+            jitter,
+            loss,
+            outages,
+            policer,
+            queue,
+            discipline,
+            ecn,
+        }
+    })
+    .boxed()
 }
 
 fn any_preset() -> impl Strategy<Value = Preset> {
