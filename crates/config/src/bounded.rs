@@ -2,11 +2,10 @@
 //! read, so that an error names line, key, value and bounds; the JSON schema and the reference page have them, too.
 //!
 //! ```text
-//! #[serde(default = "Number::usual::<16>")]
-//! window: Number<1, 256>,
+//! #[serde(default)]
+//! window: Number<1, 256, 16>,
 //! ```
 
-use core::fmt::Display;
 use core::time::Duration;
 use std::borrow::Cow;
 
@@ -17,15 +16,14 @@ use units::{ByteCount, format_duration};
 
 use crate::file::text::{Text, Time};
 
-/// A whole number from `MIN` to `MAX`.
+/// A whole number from `MIN` to `MAX`, by default `USUAL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number<const MIN: u32, const MAX: u32>(u32);
+pub struct Number<const MIN: u32, const MAX: u32, const USUAL: u32 = MIN>(u32);
 
-impl<const MIN: u32, const MAX: u32> Number<MIN, MAX> {
-    /// Returns `N`, for the attribute `default` of a key.
-    pub(crate) fn usual<const N: u32>() -> Self {
-        const { assert!(MIN <= N && N <= MAX, "the default is within the bounds") };
-        Self(N)
+impl<const MIN: u32, const MAX: u32, const USUAL: u32> Number<MIN, MAX, USUAL> {
+    /// Returns `number`, if it is within the bounds.
+    pub fn new(number: u32) -> Option<Self> {
+        (MIN..=MAX).contains(&number).then_some(Self(number))
     }
 
     /// Returns the number.
@@ -39,21 +37,33 @@ impl<const MIN: u32, const MAX: u32> Number<MIN, MAX> {
     }
 }
 
-impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Number<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = i64::deserialize(deserializer)?;
-        let within = u32::try_from(number).ok().filter(|number| (MIN..=MAX).contains(number));
-        within.map(Self).ok_or_else(|| D::Error::custom(format!("expected {MIN} to {MAX}")))
+impl<const MIN: u32, const MAX: u32, const USUAL: u32> Default for Number<MIN, MAX, USUAL> {
+    fn default() -> Self {
+        const { assert!(MIN <= USUAL && USUAL <= MAX, "the default is within the bounds") };
+        Self(USUAL)
     }
 }
 
-impl<const MIN: u32, const MAX: u32> Serialize for Number<MIN, MAX> {
+impl<'de, const MIN: u32, const MAX: u32, const USUAL: u32> Deserialize<'de>
+    for Number<MIN, MAX, USUAL>
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = i64::deserialize(deserializer)?;
+        let within = u32::try_from(number).ok().and_then(Self::new);
+        within.ok_or_else(|| match MAX {
+            u32::MAX => D::Error::custom(format!("expected at least {MIN}")),
+            _ => D::Error::custom(format!("expected {MIN} to {MAX}")),
+        })
+    }
+}
+
+impl<const MIN: u32, const MAX: u32, const USUAL: u32> Serialize for Number<MIN, MAX, USUAL> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u32(self.0)
     }
 }
 
-impl<const MIN: u32, const MAX: u32> JsonSchema for Number<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32, const USUAL: u32> JsonSchema for Number<MIN, MAX, USUAL> {
     fn inline_schema() -> bool {
         true
     }
@@ -67,9 +77,9 @@ impl<const MIN: u32, const MAX: u32> JsonSchema for Number<MIN, MAX> {
     }
 }
 
-/// A time from `MIN` to `MAX` milliseconds.
+/// A time from `MIN` to `MAX` milliseconds, by default `USUAL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval<const MIN: u64, const MAX: u64>(Duration);
+pub struct Interval<const MIN: u64, const MAX: u64, const USUAL: u64 = MIN>(Duration);
 
 /// One second, in the unit of an [`Interval`]'s bounds.
 pub(crate) const SECOND: u64 = 1_000;
@@ -78,20 +88,23 @@ pub(crate) const MINUTE: u64 = 60 * SECOND;
 /// One hour, in the unit of an [`Interval`]'s bounds.
 pub(crate) const HOUR: u64 = 60 * MINUTE;
 
-impl<const MIN: u64, const MAX: u64> Interval<MIN, MAX> {
-    /// Returns `N` milliseconds, for the attribute `default` of a key.
-    pub(crate) fn usual<const N: u64>() -> Self {
-        const { assert!(MIN <= N && N <= MAX, "the default is within the bounds") };
-        Self(Duration::from_millis(N))
-    }
-
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Interval<MIN, MAX, USUAL> {
     /// Returns the time.
     pub fn get(self) -> Duration {
         self.0
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Interval<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Default for Interval<MIN, MAX, USUAL> {
+    fn default() -> Self {
+        const { assert!(MIN <= USUAL && USUAL <= MAX, "the default is within the bounds") };
+        Self(Duration::from_millis(USUAL))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64, const USUAL: u64> Deserialize<'de>
+    for Interval<MIN, MAX, USUAL>
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(Time(time)) = Text::<Time>::deserialize(deserializer)?;
         let [least, most] = [MIN, MAX].map(Duration::from_millis);
@@ -102,13 +115,13 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Interval<MIN, MAX
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Serialize for Interval<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Serialize for Interval<MIN, MAX, USUAL> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&written(self.0))
     }
 }
 
-impl<const MIN: u64, const MAX: u64> JsonSchema for Interval<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> JsonSchema for Interval<MIN, MAX, USUAL> {
     fn inline_schema() -> bool {
         true
     }
@@ -134,47 +147,48 @@ fn written(time: Duration) -> String {
     }
 }
 
-/// An amount of at least `MIN` and at most `MAX` bytes.
+/// An amount of at least `MIN` and at most `MAX` bytes, by default `USUAL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size<const MIN: u64, const MAX: u64 = { u64::MAX }>(ByteCount);
+pub struct Size<const MIN: u64, const MAX: u64 = { u64::MAX }, const USUAL: u64 = MIN>(ByteCount);
 
 /// An amount of memory or of a cache: less would be a typing error.
-pub(crate) type Memory = Size<64_000>;
+pub(crate) type Memory<const USUAL: u64 = 64_000> = Size<64_000, { u64::MAX }, USUAL>;
 
-impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
-    /// Returns `N` bytes, for the attribute `default` of a key.
-    pub(crate) fn usual<const N: u64>() -> Self {
-        const { assert!(MIN <= N && N <= MAX, "the default is within the bounds") };
-        Self(ByteCount::new(N))
-    }
-
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Size<MIN, MAX, USUAL> {
     /// Returns the amount.
     pub fn get(self) -> ByteCount {
         self.0
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Default for Size<MIN, MAX, USUAL> {
+    fn default() -> Self {
+        const { assert!(MIN <= USUAL && USUAL <= MAX, "the default is within the bounds") };
+        Self(ByteCount::new(USUAL))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64, const USUAL: u64> Deserialize<'de>
+    for Size<MIN, MAX, USUAL>
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(size) = Text::<ByteCount>::deserialize(deserializer)?;
         let [least, most] = [MIN, MAX].map(ByteCount::new);
         match (least..=most).contains(&size) {
             true => Ok(Self(size)),
-            false if MAX == u64::MAX => {
-                Err(D::Error::custom(format!("expected at least {least}")))
-            }
+            false if MAX == u64::MAX => Err(D::Error::custom(format!("expected at least {least}"))),
             false => Err(D::Error::custom(format!("expected {least} to {most}"))),
         }
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Serialize for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> Serialize for Size<MIN, MAX, USUAL> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
 }
 
-impl<const MIN: u64, const MAX: u64> JsonSchema for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const USUAL: u64> JsonSchema for Size<MIN, MAX, USUAL> {
     fn inline_schema() -> bool {
         true
     }
@@ -184,7 +198,8 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Size<MIN, MAX> {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let mut schema = json_schema!({ "type": "string", "x-minimum": ByteCount::new(MIN).to_string() });
+        let mut schema =
+            json_schema!({ "type": "string", "x-minimum": ByteCount::new(MIN).to_string() });
         if MAX < u64::MAX {
             schema.insert("x-maximum".to_owned(), ByteCount::new(MAX).to_string().into());
         }

@@ -1,7 +1,5 @@
 //! Section `[bundles]` of a terminal and of a hub: the gateway as a bundle node.
 
-use core::ops::RangeInclusive;
-use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -10,103 +8,111 @@ use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::HostName;
-use units::{ByteCount, format_duration};
+use units::ByteCount;
 
 use crate::PermittedTerminal;
-use crate::bounds::number;
+use crate::bounded::{HOUR, Interval, MINUTE, Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
+use crate::file::text::Text;
 use crate::intercept::serves;
 use crate::tls_files::TlsFiles;
 use crate::values::AddressWithPort;
 
 /// A node for bundles (BPv7).
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Bundles")]
-pub(crate) struct BundlesSection {
-    /// This node.
+pub struct BundlesSection {
+    /// This node, such as `"ipn:2.0"` or `"dtn://ship/"`.
     #[schemars(required, extend("examples" = ["ipn:2.0", "dtn://ship/"]))]
     pub(crate) node: Option<Text<BundleNodeId>>,
     /// On a terminal: the hub's node, which gets all bundles that have no other route.
     #[schemars(extend("examples" = ["ipn:1.0"]))]
     pub(crate) hub: Option<Text<BundleNodeId>>,
-    /// A directory of its own, which keeps bundles until the next node has them.
+    /// A directory of its own for bundles, made if missing; one gateway uses it at a time.
     #[schemars(required, extend("examples" = ["/var/lib/skyhop/bundles"]))]
     pub(crate) store: Option<String>,
-    /// The most bytes of bundles in the store.
-    #[schemars(extend("default" = "1 GB"))]
-    pub(crate) size: Option<Text<ByteCount>>,
+    /// The most bytes of bundles in the store. Each takes up to 8 kB more on the disk, and partial ones up to an
+    /// eighth.
+    #[serde(default)]
+    pub(crate) size: Size<1_000_000, { u64::MAX }, 1_000_000_000>,
     /// The most bundles in the store.
-    #[schemars(range(min = 4, max = 1_000_000), extend("default" = 10_000))]
-    pub(crate) bundles: Option<i64>,
-    /// The largest bundle, at most a quarter of `size`.
+    #[serde(default)]
+    pub(crate) bundles: Number<4, 1_000_000, 10_000>,
+    /// The largest bundle, 1 kB to a quarter of `size`; it is in memory while it is sent or checked. Default: 16
+    /// MB, or a quarter of `size` if that is less.
     #[schemars(extend("default" = "16 MB"))]
     pub(crate) largest: Option<Text<ByteCount>>,
-    /// Maximum number of bundles remembered to detect duplicates, each until it expires.
-    #[schemars(range(min = 100, max = 10_000_000), extend("default" = 100_000))]
-    pub(crate) remembered: Option<i64>,
-    /// Size above which a bundle is sent to other nodes in fragments, if it permits that; at least 10 kB. By
-    /// default bundles are not fragmented.
-    pub(crate) fragment: Option<Text<ByteCount>>,
-    /// The longest lifetime of a bundle; 1 min to 8784 h.
-    #[schemars(extend("default" = "720 h"))]
-    pub(crate) longest_lifetime: Option<Text<Time>>,
-    /// Bundles sent to a node and not acknowledged.
-    #[schemars(range(min = 1, max = 256), extend("default" = 16))]
-    pub(crate) window: Option<i64>,
-    /// A directory in which files appear that are sent to this node.
+    /// The most bundle identities kept to detect duplicates; each is kept until its bundle expires. While it is
+    /// full, no new bundle is accepted.
+    #[serde(default)]
+    pub(crate) remembered: Number<100, 10_000_000, 100_000>,
+    /// The size above which a bundle that permits it goes to other nodes [in parts](bundles.md#parts). Parts that
+    /// were acknowledged are not sent again when the link breaks. Default: bundles go whole.
+    pub(crate) fragment: Option<Fragment>,
+    /// The longest lifetime of a bundle; others are refused.
+    #[serde(default)]
+    pub(crate) longest_lifetime: Interval<{ MINUTE }, { 366 * 24 * HOUR }, { 30 * 24 * HOUR }>,
+    /// The most bundles sent to a node and not yet acknowledged, and at most 4 MB unless it is one bundle.
+    #[serde(default)]
+    pub(crate) window: Number<1, 256, 16>,
+    /// An existing directory for [files](bundles.md#files) that are sent to this node. Without it, they stay in
+    /// the store.
     #[schemars(extend("examples" = ["/var/spool/skyhop/inbox"]))]
     pub(crate) inbox: Option<String>,
     /// The TCP address for nodes that connect by TCPCLv4.
     #[schemars(extend("examples" = ["127.0.0.1:4556"]))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
-    /// Nodes (prefixes) that may connect there; required when others can reach `listen`.
+    /// Addresses (prefixes) that may connect to `listen`. Required if that is not a loopback address. Default:
+    /// this machine.
     #[serde(default)]
     pub(crate) clients: Vec<Text<Prefix>>,
-    /// Sessions of TCPCLv4 are within TLS, for which this is our certificate (PEM, then those that lead to its
-    /// authority). It goes with `key` and `authorities`.
+    /// A PEM file with this node's certificate and its chain. All sessions of TCPCLv4 then use
+    /// [TLS](bundles.md#tls). Needs `key` and `authorities`. Default: no TLS.
     #[schemars(extend("examples" = ["/etc/skyhop/node.pem"]))]
     pub(crate) certificate: Option<String>,
-    /// The private key of `certificate` (PEM).
+    /// A PEM file with the private key of `certificate`.
     pub(crate) key: Option<String>,
-    /// The authorities that certify the other nodes (PEM).
+    /// A PEM file with the authorities that certify the other nodes.
     pub(crate) authorities: Option<String>,
-    /// Send the status reports that bundles ask for, at most 10 a second.
-    #[schemars(extend("default" = false))]
-    pub(crate) reports: Option<bool>,
-    /// Nodes to exchange bundles with.
+    /// Send the [status reports](bundles.md#status-reports) that bundles ask for, at most 10 a second.
+    #[serde(default)]
+    pub(crate) reports: bool,
+    /// Nodes to exchange bundles with, at most 1000.
     #[serde(default)]
     pub(crate) peer: Vec<BundlePeerSection>,
 }
 
 /// A node to exchange bundles with.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "BundlePeer")]
 pub(crate) struct BundlePeerSection {
-    /// The node.
+    /// A node to exchange bundles with.
     #[schemars(required, extend("examples" = ["ipn:7.0"]))]
     pub(crate) node: Option<Text<BundleNodeId>>,
-    /// Nodes behind it: it may hand over their bundles, and gets those for them.
+    /// Nodes behind this one: it may hand over their bundles, and gets those for them.
     #[serde(default)]
     #[schemars(extend("examples" = [["ipn:8.0"]]))]
     pub(crate) behind: Vec<Text<BundleNodeId>>,
-    /// It gets all bundles that have no other route.
-    #[schemars(extend("default" = false))]
-    pub(crate) everything: Option<bool>,
-    /// On a hub: it is the terminal of this name.
+    /// Send this node all bundles that have no other route. At most one node; on a terminal with `hub`, that is
+    /// the hub.
+    #[serde(default)]
+    pub(crate) everything: bool,
+    /// On a hub: the name of the terminal that is this node. Give at most one of this and `address`.
     pub(crate) terminal: Option<String>,
-    /// Connect to it by TCPCLv4 at this address. Without it, it may connect to `listen`.
+    /// The address at which to connect to this node by TCPCLv4. Without this and `terminal`, it may connect to
+    /// `listen`.
     #[schemars(extend("examples" = ["10.1.0.9:4556"]))]
     pub(crate) address: Option<Text<AddressWithPort>>,
-    /// With TLS: the host name or address that its certificate is for; by default the address at the other end
-    /// of the connection.
+    /// With `certificate` of `[bundles]`: the host name or address that this node's certificate is for. Default:
+    /// the address at the other end of the connection.
     #[schemars(extend("examples" = ["sensor.example"]))]
     pub(crate) certificate_name: Option<String>,
-    /// Size above which a bundle is sent to it in fragments, if it permits that; by default that of `[bundles]`.
-    pub(crate) fragment: Option<Text<ByteCount>>,
+    /// As `fragment` of `[bundles]`, for this node; a smaller limit that it announces by TCPCLv4 applies.
+    /// Default: as there.
+    pub(crate) fragment: Option<Fragment>,
 }
 
 /// Service of files in the inbox, for nodes of the schemes `ipn` and `dtn`.
@@ -115,6 +121,8 @@ pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];
 /// A bundle node. Section `[bundles]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundlesConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: BundlesSection,
     /// The node, its neighbours, and limits of the store. Keys `node`, `hub`, `size`, `bundles`, `largest`,
     /// `remembered`, `longest_lifetime`, `window`, `reports` and sections `[[bundles.peer]]`.
     pub agent: AgentConfig,
@@ -173,20 +181,12 @@ impl BundlesConfig {
     }
 }
 
-const SIZE: ByteCount = ByteCount::new(1_000_000_000);
-const LEAST_SIZE: ByteCount = ByteCount::new(1_000_000);
+/// Size above which bundles go in fragments. Smaller ones would be mostly headers, and take files of 8 kB each.
+type Fragment = Size<10_000>;
 const LARGEST: ByteCount = ByteCount::new(16_000_000);
-const BUNDLES: i64 = 10_000;
-const REMEMBERED: i64 = 100_000;
-const WINDOW: i64 = 16;
 /// Maximum number of bytes in flight to one node, unless a single bundle is larger. They are in memory
 /// while they are sent.
 const WINDOW_BYTES: ByteCount = ByteCount::new(4_000_000);
-const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-const LIFETIMES: RangeInclusive<Duration> =
-    Duration::from_secs(60)..=Duration::from_secs(366 * 86_400);
-/// Smaller fragments would be mostly headers, and take files of 8 kB each.
-const LEAST_FRAGMENT: ByteCount = ByteCount::new(10_000);
 const MOST_PEERS: usize = 1000;
 
 /// Reads the section of a terminal.
@@ -242,6 +242,7 @@ fn read(
 ) -> Result<BundlesConfig, FileError> {
     let node =
         raw.node.as_ref().ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0.clone();
+    let keys = raw.clone();
     let limits = limits(place, &raw)?;
     let raw_tls = [raw.certificate.take(), raw.key.take(), raw.authorities.take()];
     let mut peers: Vec<BundleNeighbour> = first.into_iter().collect();
@@ -265,12 +266,13 @@ fn read(
     if open && clients.is_empty() {
         return Err(place.missing_key("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
-    let usual = fragment(place, raw.fragment.map(|size| size.0))?;
+    let usual = raw.fragment.map(Size::get);
     let fragment = peers.iter().map(|peer| peer.fragment.or(usual)).collect();
     let (peers, reach) = peers.into_iter().map(|peer| (peer.neighbour, peer.reach)).unzip();
     Ok(BundlesConfig {
+        keys,
         fragment,
-        agent: AgentConfig { node, peers, limits, reports: raw.reports.unwrap_or(false) },
+        agent: AgentConfig { node, peers, limits, reports: raw.reports },
         reach,
         store: locate(&store),
         inbox: raw.inbox.as_deref().map(locate),
@@ -304,9 +306,7 @@ fn tls(
 }
 
 fn limits(place: &KeyContext<'_>, raw: &BundlesSection) -> Result<AgentLimits, FileError> {
-    let size = raw.size.map_or(SIZE, |size| size.0);
-    let expected = format!("at least {LEAST_SIZE}");
-    place.check(size >= LEAST_SIZE, "size", quoted(size), expected)?;
+    let size = raw.size.get();
     // One destination may take three quarters of a store; a bundle for another must fit into the rest.
     let usual = LARGEST.min(ByteCount::new(size.get() / 4));
     let largest = raw.largest.map_or(usual, |size| size.0);
@@ -314,37 +314,21 @@ fn limits(place: &KeyContext<'_>, raw: &BundlesSection) -> Result<AgentLimits, F
     let expected =
         "1 kB to a quarter of `size`, which is what one destination leaves to the others";
     place.check(good, "largest", quoted(largest), expected)?;
-    let bundles = number(place, "bundles", raw.bundles, 4..=1_000_000, "")?.unwrap_or(BUNDLES);
-    let remembered = number(place, "remembered", raw.remembered, 100..=10_000_000, "")?;
-    let lifetime = raw.longest_lifetime.map_or(LIFETIME, |time| time.0.0);
-    let written = quoted(format_duration(lifetime));
-    place.check(LIFETIMES.contains(&lifetime), "longest_lifetime", written, "1 min to 8784 h")?;
-    let window = number(place, "window", raw.window, 1..=256, "")?;
     Ok(AgentLimits {
         bytes: size,
-        bundles: bundles as usize,
+        bundles: raw.bundles.count(),
         largest,
-        remembered: remembered.unwrap_or(REMEMBERED) as usize,
-        lifetime,
-        window: window.unwrap_or(WINDOW) as usize,
+        remembered: raw.remembered.count(),
+        lifetime: raw.longest_lifetime.get(),
+        window: raw.window.count(),
         window_bytes: WINDOW_BYTES,
     })
-}
-
-fn fragment(
-    place: &KeyContext<'_>,
-    size: Option<ByteCount>,
-) -> Result<Option<ByteCount>, FileError> {
-    let good = size.is_none_or(|size| size >= LEAST_FRAGMENT);
-    let expected = format!("at least {LEAST_FRAGMENT}");
-    place.check(good, "fragment", size.map_or_else(String::new, quoted), expected)?;
-    Ok(size)
 }
 
 fn peer(place: &KeyContext<'_>, raw: BundlePeerSection) -> Result<BundleNeighbour, FileError> {
     let node = raw.node.ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0;
     let behind = raw.behind.into_iter().map(|node| node.0).collect();
-    let neighbour = NeighbourConfig { node, behind, everything: raw.everything.unwrap_or(false) };
+    let neighbour = NeighbourConfig { node, behind, everything: raw.everything };
     let reach = match (raw.terminal, raw.address) {
         (Some(name), Some(_)) => {
             return Err(place.wrong_value(
@@ -357,7 +341,7 @@ fn peer(place: &KeyContext<'_>, raw: BundlePeerSection) -> Result<BundleNeighbou
         (None, Some(address)) => NodeReach::Connect(address.0.0),
         (None, None) => NodeReach::Listen,
     };
-    let fragment = fragment(place, raw.fragment.map(|size| size.0))?;
+    let fragment = raw.fragment.map(Size::get);
     let name = raw.certificate_name;
     if let Some(name) = &name {
         const KEY: &str = "certificate_name";

@@ -1,8 +1,5 @@
 //! Sections `[[class]]`: traffic classes and their shares of the rate.
 
-use core::ops::RangeInclusive;
-use core::time::Duration;
-
 use pep::traffic::{
     ClassDefinition, DEFAULT_CLASS, MOST_CLASSES, PacketQueue, PortRange, TCP, TrafficClasses,
     TrafficSelector, UDP,
@@ -10,13 +7,13 @@ use pep::traffic::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::{ClassConfig, Destination, ErrorControl};
-use units::{BitRate, ByteCount, format_duration};
+use units::BitRate;
 
-use crate::bounds::number;
+use crate::bounded::{Interval, MINUTE, Number, Size};
 use crate::file::FileError;
 use crate::file::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
+use crate::file::text::Text;
 use crate::values::{Aqm, Channel};
 use crate::{guarantees, rate};
 
@@ -25,64 +22,67 @@ use crate::{guarantees, rate};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Class")]
 pub(crate) struct ClassSection {
-    /// Unique; `default` is the class of what no other matches.
+    /// A unique name. `default` is the class for everything that no other class matches, and has no `dscp`,
+    /// `ports` or `protocols`; every other class needs one of them.
     pub(crate) name: String,
-    /// Code points by name or number.
+    /// Code points that belong to the class, by name or number. One match of `dscp`, `ports` or `protocols`
+    /// suffices.
     #[serde(default)]
     #[schemars(extend("examples" = [["EF", "AF41", 8]]))]
     pub(crate) dscp: Vec<Item>,
-    /// Ports of either end.
+    /// Ports of either end, such as `22`, `"5060-5061"` or `"udp/443"`. A split connection counts by its
+    /// destination port.
     #[serde(default)]
     #[schemars(extend("examples" = [[22, "5060-5061", "udp/443"]]))]
     pub(crate) ports: Vec<Item>,
-    /// IP protocols by name or number.
+    /// IP protocols, by name or number (0 to 255): `icmp`, `tcp`, `udp`, `gre`, `esp`, `ah`, `sctp`.
     #[serde(default)]
     #[schemars(extend("examples" = [["icmp", "esp", 50]]))]
     pub(crate) protocols: Vec<Item>,
-    /// Share of the rate, relative to other classes.
-    #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
-    pub(crate) weight: Option<i64>,
-    /// A rate that the class gets before others share.
+    /// The class's share of the rate, relative to other classes.
+    #[serde(default)]
+    pub(crate) weight: Number<1, 1000, 1>,
+    /// A rate that the class gets before others share by weight, in each session; others use what it leaves. At
+    /// most `maximum`. A fixed `rate` must carry the guarantees of all classes; beyond a reported or measured
+    /// rate they are scaled.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
     pub(crate) guaranteed: Option<Text<BitRate>>,
-    /// A rate that the class does not exceed.
+    /// A rate that the class never exceeds, in each session.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
     pub(crate) maximum: Option<Text<BitRate>>,
-    /// Code point of its packets on the hop, by name or number, for links that serve classes
-    /// differently.
+    /// The code point (DSCP), by name or number, of the hop's packets that carry the class, for links that serve
+    /// classes differently. As soon as one class is marked, packets without new data are marked CS6.
     #[schemars(extend("default" = 0, "examples" = ["EF", "AF41", 8]))]
     pub(crate) mark: Option<Item>,
-    /// The link, by name, that carries it as long as it works; by default the one that delivers
-    /// first.
+    /// The name of the [link](links.md#bind-a-class-to-a-link) that carries the class as long as it works;
+    /// otherwise any does. Default: the link that delivers first.
     #[schemars(extend("examples" = ["leo"]))]
     pub(crate) link: Option<String>,
-    /// Error control of its packets on the hop.
+    /// Error control of the class's packets in the tunnel: `"none"`, `"fec"`, `"arq"` or `"fec-arq"`. FEC repairs
+    /// what it can within 100 ms and gives up the rest; ARQ waits a round trip for each loss. Without losses
+    /// neither costs anything.
     #[schemars(extend("default" = "fec-arq"))]
     pub(crate) channel: Option<Channel>,
-    /// The most of its packets that waits for the hop, over all flows.
+    /// The most bytes of the class's packets that wait for the hop, over all flows. Streams wait at their senders
+    /// instead.
     #[schemars(extend("default" = "1 MB"))]
-    pub(crate) queue: Option<Text<ByteCount>>,
-    /// The longest wait of a packet for the hop; then it is dropped.
-    /// Default 500 ms, or 3 s with `[dlep] on_demand`.
-    pub(crate) queue_time: Option<Text<Time>>,
-    /// `codel` keeps each flow's queue short (RFC 8289), `none` drops packets that find the queue full.
-    /// Default `codel`, or `none` with `[dlep] on_demand`.
+    pub(crate) queue: Option<Size<2_000, 100_000_000>>,
+    /// The longest wait of a packet for the hop; then it is dropped. On a slow link, TCP in the tunnel needs
+    /// more. Default: 500 ms, or 3 s with `[dlep] on_demand`.
+    pub(crate) queue_time: Option<Interval<5, { MINUTE }>>,
+    /// Queue management of the class's packets: `"codel"` keeps each flow's queue short (RFC 8289); `"none"`
+    /// drops only packets that find the queue full. Default: `"codel"`, or `"none"` with `[dlep] on_demand`.
     pub(crate) aqm: Option<Aqm>,
-    /// Time for which one of its packets may wait for others, to share a packet of the hop with them.
+    /// How long a packet may wait for others, to share a packet of the hop. Each packet of the hop costs 50
+    /// bytes, so this saves volume and adds delay; see [Voice](traffic.md#voice).
     #[schemars(extend("default" = "0 ms", "examples" = ["20 ms"]))]
-    pub(crate) gather: Option<Text<Time>>,
-    /// Compress its streams, and the headers of its packets, where that saves bytes.
-    /// By default headers only.
+    pub(crate) gather: Option<Interval<0, 200>>,
+    /// Compress both the streams of the class and the headers of its packets, where that saves bytes; `false`
+    /// compresses neither. Compressing streams costs processor time and lets an observer of the hop who can add
+    /// text to a cleartext connection test it for secrets. Default: headers only.
     pub(crate) compress: Option<bool>,
 }
 
-const WEIGHTS: RangeInclusive<i64> = 1..=1000;
-/// Permitted lengths of a class's packet queue, in bytes; at least one packet fits.
-const QUEUES: RangeInclusive<u64> = 2_000..=100_000_000;
-/// Permitted values of a class's `queue_time`.
-const QUEUE_TIMES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(60);
-/// Longest time for which a packet may wait for others.
-const MOST_GATHER: Duration = Duration::from_millis(200);
 /// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("icmp", &[1, 58]),
@@ -171,7 +171,7 @@ fn definition(
     };
     place.check(listed != (raw.name == DEFAULT_CLASS), "name", quoted(&raw.name), expected)?;
     let share = share(place, &raw, links)?;
-    let queue = queue(place, &raw, usual)?;
+    let queue = queue(&raw, usual);
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
     Ok(ClassDefinition {
         name: raw.name,
@@ -191,14 +191,13 @@ fn share(
     raw: &ClassSection,
     links: &[&str],
 ) -> Result<ClassConfig, FileError> {
-    let weight = number(place, "weight", raw.weight, WEIGHTS, "")?;
     let mark = raw.mark.as_ref().map_or(Ok(0), |item| {
         code_point(item).ok_or_else(|| place.wrong_value("mark", item, DSCP_FORM))
     })?;
     let share = ClassConfig {
         dscp: mark,
         link: raw.link.as_deref().map(|name| link(place, name, links)).transpose()?,
-        weight: weight.map_or(1, |weight| weight as u16),
+        weight: raw.weight.get() as u16,
         guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
         maximum: rate::rate(place, "maximum", raw.maximum)?,
     };
@@ -215,20 +214,13 @@ fn link(place: &KeyContext<'_>, name: &str, links: &[&str]) -> Result<u8, FileEr
 }
 
 /// Reads the settings of a class's queue; missing ones are those of `usual`.
-fn queue(
-    place: &KeyContext<'_>,
-    raw: &ClassSection,
-    usual: PacketQueue,
-) -> Result<PacketQueue, FileError> {
-    let bytes = raw.queue.map_or(usual.bytes, |bytes| bytes.0);
-    place.check(QUEUES.contains(&bytes.get()), "queue", quoted(bytes), "2 kB to 100 MB")?;
-    let time = raw.queue_time.map_or(usual.time, |time| time.0.0);
-    let value = quoted(format_duration(time));
-    place.check(QUEUE_TIMES.contains(&time), "queue_time", value, "5 ms to 1 min")?;
-    let gather = raw.gather.map_or(usual.gather, |gather| gather.0.0);
-    place.check(gather <= MOST_GATHER, "gather", quoted(format_duration(gather)), "0 to 200 ms")?;
-    let discipline = raw.aqm.map_or(usual.discipline, Into::into);
-    Ok(PacketQueue { bytes, time, discipline, gather })
+fn queue(raw: &ClassSection, usual: PacketQueue) -> PacketQueue {
+    PacketQueue {
+        bytes: raw.queue.map_or(usual.bytes, Size::get),
+        time: raw.queue_time.map_or(usual.time, Interval::get),
+        discipline: raw.aqm.map_or(usual.discipline, Into::into),
+        gather: raw.gather.map_or(usual.gather, Interval::get),
+    }
 }
 
 /// Reads every element of a list.

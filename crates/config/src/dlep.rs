@@ -1,18 +1,15 @@
 //! Section `[dlep]`: the rate from the modem.
 
-use core::ops::RangeInclusive;
-use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use pep::dlep::PORT;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::format_duration;
 
-use crate::bounds::interface;
+use crate::bounded::{HOUR, Interval, SECOND, on};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
+use crate::interface_name::interface;
 use crate::{DlepConfig, ModemLocation};
 
 /// The rate from the modem by DLEP (RFC 8175); needs `rate = "modem"`.
@@ -20,27 +17,27 @@ use crate::{DlepConfig, ModemLocation};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Dlep")]
 pub(crate) struct DlepSection {
-    /// The interface on which to discover the modem; or `modem`.
+    /// The interface on which to discover the modem. Give either this or `modem`.
     pub(crate) interface: Option<String>,
-    /// The modem's address, with a port unless it is 854.
+    /// The modem's address, with a port unless it is 854. Give either this or `interface`.
     pub(crate) modem: Option<String>,
-    /// Interval of this side's heartbeats; 1 s to 1 h.
-    #[schemars(extend("default" = "5 s"))]
-    pub(crate) heartbeat: Option<Text<Time>>,
-    /// Accept only packets that no router has forwarded (TTL 255, RFC 5082).
-    #[schemars(extend("default" = true))]
-    pub(crate) gtsm: Option<bool>,
-    /// The link gives capacity on demand: ask for it by what waits, and take a rate of 0 for nothing
-    /// granted now.
-    #[schemars(extend("default" = false))]
-    pub(crate) on_demand: Option<bool>,
+    /// The interval of this side's heartbeats.
+    // RFC 8175 §7.3.1 requires at least one second.
+    #[serde(default)]
+    pub(crate) heartbeat: Interval<{ SECOND }, { HOUR }, { 5 * SECOND }>,
+    /// Accept from the modem only packets that no router has forwarded (TTL 255, RFC 5082). Disable it for a
+    /// modem that sends with another TTL.
+    #[serde(default = "on")]
+    pub(crate) gtsm: bool,
+    /// Whether the link gives capacity on demand (DAMA): ask the modem for it according to the backlog, and take
+    /// a rate of 0 as "nothing granted now" instead of an outage. See [Capacity on
+    /// demand](modem.md#capacity-on-demand).
+    #[serde(default)]
+    pub(crate) on_demand: bool,
 }
 
 const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
                      address, like modem = \"192.0.2.1\"";
-const HEARTBEAT: Duration = Duration::from_secs(5);
-/// RFC 8175 §7.3.1 requires at least one second.
-const HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 pub(crate) fn read(
     place: &KeyContext<'_>,
@@ -66,11 +63,8 @@ pub(crate) fn read(
         }
         (None, Some(address)) => ModemLocation::At(modem(&place, &address)?),
     };
-    let heartbeat = raw.heartbeat.map_or(HEARTBEAT, |time| time.0.0);
-    let value = quoted(format_duration(heartbeat));
-    place.check(HEARTBEATS.contains(&heartbeat), "heartbeat", value, "1 s to 1 h")?;
-    let on_demand = raw.on_demand.unwrap_or(false);
-    Ok(DlepConfig { modem, heartbeat, gtsm: raw.gtsm.unwrap_or(true), on_demand })
+    let DlepSection { gtsm, on_demand, heartbeat, .. } = raw;
+    Ok(DlepConfig { modem, heartbeat: heartbeat.get(), gtsm, on_demand })
 }
 
 /// Parses a unicast address; without a port it gets DLEP's.

@@ -1,7 +1,5 @@
 //! Sections `[dns]` of a terminal and of a hub.
 
-use core::ops::RangeInclusive;
-use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -9,94 +7,102 @@ use names::{CacheLimits, Domain, NamesConfig, PoolConfig};
 use pep::traffic::{IpFamily, Prefix};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::{ByteCount, format_duration};
 
-use crate::bounds::number;
+use crate::bounded::{HOUR, Interval, MINUTE, Memory, Number};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
-use crate::hop;
+use crate::file::text::Text;
 use crate::intercept::serves;
 use crate::tls_files::TlsFiles;
 use crate::values::{AddressWithPort, DnsAnswer, ResolverAddress};
 
 /// Resolution of the names of a terminal's clients.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Dns")]
-pub(crate) struct DnsSection {
-    /// Answer questions of intercepted clients to any resolver; by default with `[intercept]`.
+pub struct DnsSection {
+    /// Answer queries of intercepted clients to any resolver. Default: true with `[intercept]`.
     pub(crate) intercept: Option<bool>,
-    /// Resolvers (prefixes) whose questions are left alone.
+    /// Resolvers (prefixes) whose queries are not intercepted.
     #[serde(default)]
     pub(crate) bypass: Vec<Text<Prefix>>,
-    /// Addresses, UDP and TCP, at which clients may ask.
+    /// Addresses, UDP and TCP, at which clients may ask, such as `["10.1.0.1:53"]`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
     pub(crate) listen: Vec<Text<AddressWithPort>>,
-    /// Addresses at which clients may ask over TLS (DoT); port 853 is usual.
+    /// Addresses at which clients may ask [over TLS](names.md#within-tls) (DoT), such as `["10.1.0.1:853"]`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:853"]]))]
     pub(crate) tls: Vec<Text<AddressWithPort>>,
-    /// Addresses at which clients may ask over HTTPS (DoH), with the path `/dns-query`.
+    /// Addresses at which clients may ask [over HTTPS](names.md#within-tls) (DoH), with the path `/dns-query`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:443"]]))]
     pub(crate) https: Vec<Text<AddressWithPort>>,
-    /// With `tls` or `https`: the certificate (PEM), with those that lead to its authority.
+    /// With `tls` or `https`: a PEM file with the certificate, and its chain, for the name or address by which
+    /// clients know this machine.
     #[schemars(extend("examples" = ["dns.pem"]))]
     pub(crate) certificate: Option<String>,
-    /// With `tls` or `https`: the private key (PEM).
+    /// With `tls` or `https`: a PEM file with the private key of `certificate`.
     #[schemars(extend("examples" = ["dns.key"]))]
     pub(crate) key: Option<String>,
-    /// Clients (prefixes) that may ask there; required when others can reach `listen`, `tls` or `https`.
+    /// Clients (prefixes) that may ask at `listen`, `tls` and `https`. Required if one of these is not a loopback
+    /// address. Default: this machine.
     #[serde(default)]
     pub(crate) clients: Vec<Text<Prefix>>,
-    /// Resolvers for questions at these addresses while the hub cannot be reached; by default the
-    /// machine's own.
+    /// On a terminal: resolvers for queries at `listen`, `tls` and `https` while the hub cannot be reached, as
+    /// addresses, with a port unless it is 53. Default: those of `/etc/resolv.conf`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(crate) servers: Vec<Text<ResolverAddress>>,
-    /// Answer to a new name: its `real` address, or an `instant` one of `pool`.
-    #[schemars(extend("default" = "real"))]
-    pub(crate) answer: Option<DnsAnswer>,
-    /// With `instant`: domains whose names get real answers.
+    /// The answer to a new name: its `"real"` address, after a round trip, or `"instant"`, at once an address of
+    /// `pool`, to which [only TCP works](names.md#what-it-breaks). Instant needs `[intercept]`.
+    #[serde(default)]
+    pub(crate) answer: DnsAnswer,
+    /// With `"instant"`: domains whose names get real answers.
     #[serde(default)]
     #[schemars(extend("examples" = [["corp.example"]]))]
     pub(crate) real: Vec<Text<Domain>>,
-    /// With `instant`: a prefix of each IP version, whose addresses are not used for anything else.
+    /// With `"instant"`: an IPv4 prefix and optionally an IPv6 prefix, each of 256 addresses to a /8, whose
+    /// addresses stand for names. They must not be in use elsewhere, and clients must route them to the terminal.
     #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
     pub(crate) pool: Option<Vec<Text<Prefix>>>,
-    /// With `instant`: how long a name keeps its address after the last use, 1 min to 24 h.
-    #[schemars(extend("default" = "1 h"))]
-    pub(crate) pool_time: Option<Text<Time>>,
-    /// The most memory of the cache.
-    #[schemars(extend("default" = "16 MB"))]
-    pub(crate) cache: Option<Text<ByteCount>>,
-    /// Time for which an expired answer may be used while there is no other, at most 168 h; 0 s for never.
-    #[schemars(extend("default" = "24 h"))]
-    pub(crate) stale: Option<Text<Time>>,
-    /// Answers in use that are fetched again before they expire, per second; 0 for none.
-    #[schemars(range(min = 0, max = 1000), extend("default" = 1))]
-    pub(crate) prefetch: Option<i64>,
+    /// With `"instant"`: how long a name keeps its address after the last use. At most 32,768 names have one at a
+    /// time, at most a quarter of the pool for one client.
+    #[serde(default)]
+    pub(crate) pool_time: Interval<{ MINUTE }, { 24 * HOUR }, { HOUR }>,
+    /// The most memory of the cache of answers.
+    #[serde(default)]
+    pub(crate) cache: Memory<16_000_000>,
+    /// How long an expired answer may be used while there is no other; 0 s for never.
+    #[serde(default)]
+    pub(crate) stale: Interval<0, { 168 * HOUR }, { 24 * HOUR }>,
+    /// The most answers per second that are fetched again before they expire, if they are in use; 0 for none.
+    /// Each costs a query and an answer on the hop.
+    #[serde(default)]
+    pub(crate) prefetch: Number<0, 1000, 1>,
 }
 
 /// Resolution of names that terminals ask for.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HubDns")]
-pub(crate) struct HubDnsSection {
-    /// Resolvers to ask; by default the machine's own.
+pub struct HubDnsSection {
+    /// On a hub: resolvers to ask, then also for the names of clients' connections, as addresses, with a port
+    /// unless it is 53. Default: those of `/etc/resolv.conf`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(crate) servers: Vec<Text<ResolverAddress>>,
-    /// Queries of one terminal that are resolved at the same time; as many more may wait.
-    #[schemars(range(min = 1, max = 512), extend("default" = 128))]
-    pub(crate) questions: Option<i64>,
+    /// Queries of one terminal that are resolved at the same time; three quarters of them for one client. As many
+    /// of each client wait.
+    #[serde(default)]
+    pub questions: Number<1, 512, 128>,
 }
 
 /// Name resolution for a terminal's clients. Section `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: DnsSection,
     /// The cache and the pool of addresses.
     pub names: NamesConfig,
     /// Answers clients' questions to any resolver, if connections are intercepted. Key `intercept`, default
@@ -136,25 +142,17 @@ impl DnsConfig {
 /// Name resolution of a hub for its terminals. Section `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubDnsConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: HubDnsSection,
     /// Resolvers to ask; empty: the machine's own. Key `servers`.
     pub servers: Vec<SocketAddr>,
-    /// Questions of one terminal that are asked at a time; as many may wait. Key `questions`, default 128.
-    pub questions: usize,
 }
 
-const CACHE: ByteCount = ByteCount::new(16_000_000);
 /// Bytes of the cache per entry. An answer with records takes at least this many.
 const BYTES_PER_ENTRY: u64 = 500;
-const STALE: Duration = Duration::from_secs(24 * 3600);
-const LONGEST_STALE: Duration = Duration::from_secs(168 * 3600);
-const POOL_TIME: Duration = Duration::from_secs(3600);
-const POOL_TIMES: RangeInclusive<Duration> =
-    Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
 /// The range for benchmarks of RFC 2544, which is not routed globally (RFC 6890), and a unique local
 /// prefix (RFC 4193) whose global identifier was drawn once for skyhop.
 const POOL: [&str; 2] = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"];
-const PREFETCH: i64 = 1;
-const QUESTIONS: i64 = 128;
 
 /// Reads the section of a terminal; `intercepts` is true if connections of clients are intercepted.
 pub(crate) fn terminal(
@@ -165,6 +163,7 @@ pub(crate) fn terminal(
     const ASKED: &str =
         "true, with a section [intercept], or `listen`, `tls` or `https`: clients cannot ask";
     let place = place.within("dns");
+    let keys = raw.clone();
     let intercept = raw.intercept.unwrap_or(intercepts);
     let secure = secure(&place, &raw)?;
     let is_deaf = raw.listen.is_empty() && secure.is_none();
@@ -181,15 +180,14 @@ pub(crate) fn terminal(
     {
         return Err(place.missing_key("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
     }
-    let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
+    let bytes = raw.cache.get();
     let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
-    let prefetch = number(&place, "prefetch", raw.prefetch, 0..=1000, " per second")?;
-    let stales = Duration::ZERO..=LONGEST_STALE;
     Ok(DnsConfig {
+        keys,
         names: NamesConfig {
             cache: CacheLimits { bytes, entries },
-            stale: time(&place, "stale", raw.stale, STALE, stales, "0 s to 168 h")?,
-            prefetch: prefetch.unwrap_or(PREFETCH) as u32,
+            stale: raw.stale.get(),
+            prefetch: raw.prefetch.get(),
             real: raw.real.into_iter().map(|domain| domain.0).collect(),
             pool,
         },
@@ -229,13 +227,8 @@ fn secure(place: &KeyContext<'_>, raw: &DnsSection) -> Result<Option<SecureDns>,
 }
 
 /// Reads the section of a hub.
-pub(crate) fn hub(place: &KeyContext<'_>, raw: HubDnsSection) -> Result<HubDnsConfig, FileError> {
-    let place = place.within("dns");
-    let questions = number(&place, "questions", raw.questions, 1..=512, "")?;
-    Ok(HubDnsConfig {
-        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
-        questions: questions.unwrap_or(QUESTIONS) as usize,
-    })
+pub(crate) fn hub(raw: HubDnsSection) -> HubDnsConfig {
+    HubDnsConfig { servers: raw.servers.iter().map(|server| server.0.0).collect(), keys: raw }
 }
 
 /// Reads the pool of addresses for instant answers.
@@ -244,7 +237,7 @@ fn pool(
     raw: &DnsSection,
     intercepts: bool,
 ) -> Result<Option<PoolConfig>, FileError> {
-    let instant = raw.answer == Some(DnsAnswer::Instant);
+    let instant = raw.answer == DnsAnswer::Instant;
     const REAL: &str =
         "\"real\", or a section [intercept]: connections to the pool are intercepted";
     place.check(!instant || intercepts, "answer", "\"instant\"", REAL)?;
@@ -265,20 +258,5 @@ fn pool(
     }
     let has_v4 = prefixes.iter().any(|prefix| prefix.address().is_ipv4());
     place.check(has_v4, "pool", "none of IPv4", "a prefix of IPv4, which every client has")?;
-    let expected = "1 min to 24 h";
-    let time = time(place, "pool_time", raw.pool_time, POOL_TIME, POOL_TIMES, expected)?;
-    Ok(instant.then_some(PoolConfig { prefixes, time }))
-}
-
-/// Reads a time within a range; `expected` describes the range.
-fn time(
-    place: &KeyContext<'_>,
-    key: &str,
-    time: Option<Text<Time>>,
-    usual: Duration,
-    range: RangeInclusive<Duration>,
-    expected: &str,
-) -> Result<Duration, FileError> {
-    let time = time.map_or(usual, |time| time.0.0);
-    place.check(range.contains(&time), key, quoted(format_duration(time)), expected).map(|()| time)
+    Ok(instant.then_some(PoolConfig { prefixes, time: raw.pool_time.get() }))
 }

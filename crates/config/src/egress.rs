@@ -14,10 +14,12 @@ use crate::file::text::Text;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Egress")]
 pub(crate) struct EgressSection {
-    /// Destinations; by default all but special addresses and the hub's own.
+    /// Destinations that all terminals may reach: prefixes, with ports if not all, such as `"0.0.0.0/0:443"`; at
+    /// most 1000 lines. [Special addresses and those of gateways](access.md#the-rule) need lines of their own.
+    /// Default: everything but these.
     #[schemars(extend("examples" = [["0.0.0.0/0:443", "10.1.0.0/16"]]))]
     pub(crate) reach: Option<Vec<Text<EgressTarget>>>,
-    /// Destinations out of these that are refused.
+    /// Destinations that terminals may not reach even if they are in `reach`; at most 1000 lines.
     #[serde(default)]
     pub(crate) deny: Vec<Text<EgressTarget>>,
 }
@@ -27,10 +29,12 @@ pub(crate) struct EgressSection {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Accept")]
 pub(crate) struct AcceptSection {
-    /// Destinations.
+    /// Destinations behind this terminal that may be reached: prefixes, with ports if not all, such as
+    /// `"10.1.0.0/16:22"`; at most 1000 lines. [Special addresses and those of gateways](access.md#the-rule) need
+    /// lines of their own.
     #[schemars(extend("examples" = [["10.1.0.0/16:22"]]))]
     pub(crate) to: Vec<Text<EgressTarget>>,
-    /// Destinations out of these that are refused.
+    /// Destinations that may not be reached even if they are in `to`; at most 1000 lines.
     #[serde(default)]
     pub(crate) deny: Vec<Text<EgressTarget>>,
 }

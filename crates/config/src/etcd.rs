@@ -16,27 +16,28 @@ use crate::tls_files::TlsFiles;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Etcd")]
 pub(crate) struct EtcdSection {
-    /// Client addresses of its members: host and port. They are asked in this order.
+    /// Client addresses of the etcd's members, 1 to 16, host and port; asked in this order.
     #[schemars(extend("examples" = [["127.0.0.1:2379"]]))]
     pub(crate) members: Vec<Text<HubAddress>>,
-    /// Beginning of the keys of permits. The rest of a key is the terminal's name.
+    /// The beginning of the keys of permits, ending in `/`; the rest of a key is the terminal's name.
     #[schemars(extend("default" = "/skyhop/terminals/"))]
     pub(crate) prefix: Option<String>,
-    /// Use TLS for the connections to members.
+    /// Connect to members over TLS.
     #[serde(default)]
     pub(crate) tls: bool,
-    /// With `tls`: file with the authorities (PEM) that members are verified by; default the system's.
+    /// With `tls`: a PEM file with the authorities that verify the members. Default: the system's.
     #[schemars(extend("examples" = ["etcd-ca.pem"]))]
     pub(crate) authorities: Option<String>,
-    /// With `tls`: file with a certificate (PEM) that this hub shows to members that ask for one.
+    /// With `tls`: a PEM file with the certificate that the hub shows to members that ask for one. Used with
+    /// `key`.
     #[schemars(extend("examples" = ["etcd-client.pem"]))]
     pub(crate) certificate: Option<String>,
-    /// File with the private key (PEM) of `certificate`.
+    /// A PEM file with the private key of `certificate`.
     #[schemars(extend("examples" = ["etcd-client-key.pem"]))]
     pub(crate) key: Option<String>,
-    /// The user as whom this hub asks, if etcd has authentication switched on.
+    /// The user that the hub authenticates as, if etcd has authentication switched on. Used with `password_file`.
     pub(crate) user: Option<String>,
-    /// File with the user's password, which only its owner can read.
+    /// A file with the user's password. Only its owner may be able to read it.
     #[schemars(extend("examples" = ["etcd.password"]))]
     pub(crate) password_file: Option<String>,
 }

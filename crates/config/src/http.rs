@@ -1,6 +1,5 @@
 //! Sections `[http]` of a terminal and of a hub: the HTTP cache and HTTP exchanges.
 
-use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,94 +9,109 @@ use http_cache::{CacheConfig, StoreLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::HostName;
-use units::{ByteCount, format_duration};
+use units::ByteCount;
 
+use crate::bounded::{HOUR, Interval, Memory, Size, on};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
 use crate::tls_files::TlsFiles;
-use crate::{AnswerTiming, InterceptConfig, hop};
+use crate::{AnswerTiming, InterceptConfig};
 
 /// Cache for the cleartext HTTP of a terminal's clients.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Http")]
-pub(crate) struct HttpSection {
-    /// Ports of connections that carry it.
+pub struct HttpSection {
+    /// Destination ports of cleartext HTTP, 1 to 16; not 443 or 53.
     #[schemars(extend("default" = [80]))]
     pub(crate) ports: Option<Vec<i64>>,
-    /// The most memory of the cache.
+    /// The most memory of the cache. On a hub only with `cache`.
     #[schemars(extend("default" = "64 MB"))]
-    pub(crate) memory: Option<Text<ByteCount>>,
-    /// A directory in which the cache is kept, too; without it, in memory only.
+    pub(crate) memory: Option<Memory>,
+    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
+    /// at a time. On a hub only with `cache`. Default: in memory only.
     #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
     pub(crate) directory: Option<String>,
     /// With `directory`: the most bytes there.
     #[schemars(extend("default" = "2 GB"))]
-    pub(crate) disk: Option<Text<ByteCount>>,
-    /// The longest response that is stored.
+    pub(crate) disk: Option<Memory>,
+    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
+    /// `cache`.
     #[schemars(extend("default" = "16 MB"))]
-    pub(crate) object: Option<Text<ByteCount>>,
-    /// Time for which an expired response may be used while its server cannot be reached, at most 720 h.
+    pub(crate) object: Option<Memory>,
+    /// How long an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// s for never. On a hub only with `cache`.
     #[schemars(extend("default" = "24 h"))]
-    pub(crate) stale: Option<Text<Time>>,
-    /// Serve clients while the hub cannot be reached: from the cache, or without the hop.
-    #[schemars(extend("default" = true))]
-    pub(crate) offline: Option<bool>,
-    /// Sites whose TLS is ended here.
+    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
+    /// Serve clients while the hub cannot be reached: from the cache, and otherwise from the server, without the
+    /// hop and from the terminal's own address. If false, their connections pass unaccelerated.
+    #[serde(default = "on")]
+    pub offline: bool,
+    /// Sites whose owner has given a certificate, and whose TLS the terminal terminates; all other HTTPS passes
+    /// untouched. See [Sites by TLS](http.md#sites-by-tls).
     #[serde(default)]
     pub(crate) site: Vec<SiteSection>,
-    /// Ports of connections that may be for these sites.
+    /// With `[[http.site]]`: 1 to 16 destination ports of TLS connections that may be for these sites; not 53,
+    /// and none of `ports`.
     #[schemars(extend("default" = [443]))]
     pub(crate) tls_ports: Option<Vec<i64>>,
-    /// PEM file with the authorities that the sites' servers are verified by; by default the system's.
+    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
+    /// Default: the system's.
     pub(crate) authorities: Option<String>,
 }
 
 /// A site whose owner has given a certificate.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Site")]
 pub(crate) struct SiteSection {
-    /// Its names.
+    /// The site's host names, 1 to 64, which no other site has.
     #[schemars(extend("examples" = [["mirror.example"]]))]
     pub(crate) hosts: Option<Vec<String>>,
-    /// PEM file with its certificate, and those that lead to its authority.
+    /// A PEM file with the site's certificate and its chain.
     pub(crate) certificate: Option<String>,
-    /// PEM file with the private key.
+    /// A PEM file with the private key of `certificate`. Whoever has it is the site.
     pub(crate) key: Option<String>,
 }
 
 /// Requests of a hub for its terminals' caches.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HubHttp")]
-pub(crate) struct HubHttpSection {
-    /// Keep responses, and answer terminals' requests from them.
-    #[schemars(extend("default" = false))]
-    pub(crate) cache: Option<bool>,
-    /// PEM file with the authorities that servers of terminals' sites are verified by; by default the system's.
+pub struct HubHttpSection {
+    /// Keep what the hub fetches, and answer terminals from it: see [A cache at the
+    /// hub](http.md#a-cache-at-the-hub). It spares the servers and the hub's way to them, not the hop, and takes
+    /// memory.
+    #[serde(default)]
+    pub(crate) cache: bool,
+    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
+    /// Default: the system's.
     pub(crate) authorities: Option<String>,
-    /// With `cache`: the most memory.
+    /// The most memory of the cache. On a hub only with `cache`.
     #[schemars(extend("default" = "64 MB"))]
-    pub(crate) memory: Option<Text<ByteCount>>,
-    /// With `cache`: a directory in which it is kept, too; without it, in memory only.
+    pub(crate) memory: Option<Memory>,
+    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
+    /// at a time. On a hub only with `cache`. Default: in memory only.
     #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
     pub(crate) directory: Option<String>,
     /// With `directory`: the most bytes there.
     #[schemars(extend("default" = "2 GB"))]
-    pub(crate) disk: Option<Text<ByteCount>>,
-    /// With `cache`: the longest response that is stored.
+    pub(crate) disk: Option<Memory>,
+    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
+    /// `cache`.
     #[schemars(extend("default" = "16 MB"))]
-    pub(crate) object: Option<Text<ByteCount>>,
-    /// With `cache`: time for which an expired response may be used while its server cannot be reached.
+    pub(crate) object: Option<Memory>,
+    /// How long an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// s for never. On a hub only with `cache`.
     #[schemars(extend("default" = "24 h"))]
-    pub(crate) stale: Option<Text<Time>>,
+    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
 }
 
 /// HTTP cache for a terminal's clients. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: HttpSection,
     /// Destination ports of cleartext HTTP. Key `ports`, default 80.
     pub ports: Vec<u16>,
     /// Limits of the cache, and use of expired responses. Keys `memory`, `disk`, `object` and `stale`.
@@ -111,14 +125,13 @@ pub struct HttpConfig {
     /// PEM file with the authorities that verify the sites' servers; `None` for the system's. Key
     /// `authorities`.
     pub authorities: Option<PathBuf>,
-    /// Serves clients while the hub cannot be reached, from the cache or without the hop. Key `offline`,
-    /// default true.
-    pub offline: bool,
 }
 
 /// HTTP exchanges of a hub for its terminals. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubHttpConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: HubHttpSection,
     /// The hub's cache; `None` stores nothing. Key `cache`, default false.
     pub cache: Option<HubCacheConfig>,
     /// PEM file with the authorities that verify servers, where terminals terminate the TLS of sites;
@@ -160,7 +173,6 @@ const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
 const OBJECT: ByteCount = ByteCount::new(16_000_000);
 const STALE: Duration = Duration::from_secs(24 * 3600);
-const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(720 * 3600);
 
 /// Reads the section of a terminal, whose clients' connections are intercepted as in `intercept`.
 pub(crate) fn terminal(
@@ -174,6 +186,7 @@ pub(crate) fn terminal(
     let answer = intercept.ok_or_else(missing)?.answer;
     place.check(answer == AnswerTiming::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
+    let keys = raw.clone();
     let sites = sites(&place, raw.site)?;
     let tls_ports = tls_ports(&place, raw.tls_ports)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
@@ -191,25 +204,24 @@ pub(crate) fn terminal(
             stale: raw.stale,
         },
     )?;
-    let offline = raw.offline.unwrap_or(true);
     Ok(HttpConfig {
+        keys,
         ports,
         cache: kept.cache,
         directory: kept.directory,
         sites,
         tls_ports,
         authorities,
-        offline,
     })
 }
 
 /// Keys of the cache, which terminals and hubs have in common.
 struct CacheKeys {
-    memory: Option<Text<ByteCount>>,
+    memory: Option<Memory>,
     directory: Option<String>,
-    disk: Option<Text<ByteCount>>,
-    object: Option<Text<ByteCount>>,
-    stale: Option<Text<Time>>,
+    disk: Option<Memory>,
+    object: Option<Memory>,
+    stale: Option<Interval<0, { 720 * HOUR }>>,
 }
 
 impl CacheKeys {
@@ -224,19 +236,17 @@ impl CacheKeys {
 
 fn read_cache(place: &KeyContext<'_>, raw: CacheKeys) -> Result<HubCacheConfig, FileError> {
     let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
-    let disk = hop::size(place, "disk", raw.disk)?;
-    if disk.is_some() && directory.is_none() {
+    if raw.disk.is_some() && directory.is_none() {
         return Err(place.missing_key("directory", "where to store it, like \"/var/cache/skyhop\""));
     }
     // Without a directory, the cache is in memory only.
-    let disk = if directory.is_some() { disk.unwrap_or(DISK) } else { ByteCount::new(0) };
-    let stale = raw.stale.map_or(STALE, |time| time.0.0);
-    let stale_is_good = STALE_TIMES.contains(&stale);
-    place.check(stale_is_good, "stale", quoted(format_duration(stale)), "0 s to 720 h")?;
+    let disk =
+        if directory.is_some() { raw.disk.map_or(DISK, Size::get) } else { ByteCount::new(0) };
+    let stale = raw.stale.map_or(STALE, Interval::get);
     let limits = StoreLimits {
-        memory: hop::size(place, "memory", raw.memory)?.unwrap_or(MEMORY),
+        memory: raw.memory.map_or(MEMORY, Size::get),
         disk,
-        object: hop::size(place, "object", raw.object)?.unwrap_or(OBJECT),
+        object: raw.object.map_or(OBJECT, Size::get),
     };
     Ok(HubCacheConfig { cache: CacheConfig { limits, stale }, directory })
 }
@@ -244,6 +254,7 @@ fn read_cache(place: &KeyContext<'_>, raw: CacheKeys) -> Result<HubCacheConfig, 
 /// Reads the section of a hub.
 pub(crate) fn hub(place: &KeyContext<'_>, raw: HubHttpSection) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
+    let keys = raw.clone();
     let given = CacheKeys {
         memory: raw.memory,
         directory: raw.directory,
@@ -251,13 +262,13 @@ pub(crate) fn hub(place: &KeyContext<'_>, raw: HubHttpSection) -> Result<HubHttp
         object: raw.object,
         stale: raw.stale,
     };
-    let cached = raw.cache.unwrap_or(false);
+    let cached = raw.cache;
     if !cached && given.is_given() {
         return Err(place.missing_key("cache", "true: the other keys configure the cache"));
     }
     let cache = read_cache(&place, given)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
-    Ok(HubHttpConfig { authorities, cache: cached.then_some(cache) })
+    Ok(HubHttpConfig { keys, authorities, cache: cached.then_some(cache) })
 }
 
 /// Reads the sites whose TLS is terminated here.

@@ -6,10 +6,10 @@ use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounds::interface;
 use crate::file::FileError;
 use crate::file::place::KeyContext;
 use crate::file::text::Text;
+use crate::interface_name::interface;
 use crate::values::AddressWithPort;
 
 /// Connections to intercept.
@@ -17,20 +17,23 @@ use crate::values::AddressWithPort;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Intercept")]
 pub(crate) struct InterceptSection {
-    /// The interfaces to the clients.
+    /// The interfaces to the clients. On a hub: those by which connections to the terminals' `networks` come in.
     #[schemars(required, length(min = 1), extend("examples" = [["lan0"]]))]
     pub(crate) interfaces: Option<Vec<String>>,
-    /// Destinations (prefixes) that pass unaccelerated.
+    /// Destinations (prefixes) whose connections and packets pass unaccelerated: short for a first `[[policy]]`.
     #[serde(default)]
     pub(crate) bypass: Vec<Text<Prefix>>,
-    /// When to answer clients: at once, or when the far end has answered.
+    /// When to answer clients: `"early"`, at once, or `"deferred"`, when the far end has answered. Early saves a
+    /// round trip; deferred shows refusals as such, and needs CAP_NET_RAW. See [Early and deferred
+    /// answers](traffic.md#early-and-deferred-answers).
     #[schemars(extend("default" = "early"))]
     #[schemars(extend("x-restart" = true))]
     pub(crate) answer: Option<AnswerTiming>,
-    /// Also intercept connections of the gateway's own machine.
-    #[schemars(extend("default" = false))]
+    /// Also intercept connections of the gateway's own machine, except those that leave by `interfaces`; see
+    /// [Connections of the machine itself](traffic.md#connections-of-the-machine-itself).
     #[schemars(extend("x-restart" = true))]
-    pub(crate) own_traffic: Option<bool>,
+    #[serde(default)]
+    pub(crate) own_traffic: bool,
 }
 
 /// The SOCKS5 and HTTP CONNECT proxy.
@@ -38,16 +41,19 @@ pub(crate) struct InterceptSection {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Proxy")]
 pub(crate) struct ProxySection {
-    /// The TCP address.
+    /// The TCP address of the proxy, for both protocols.
     #[schemars(required, extend("examples" = ["127.0.0.1:1080"]))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
-    /// Addresses (prefixes) that may use the proxy; required when others can reach `listen`.
+    /// Addresses (prefixes) that may use the proxy. Required if `listen` is not a loopback address. Default: this
+    /// machine.
     #[serde(default)]
     pub(crate) clients: Vec<Text<Prefix>>,
-    /// When to report success to a client: at once, or when the far end has connected.
+    /// When to report success to a client: `"early"`, at once, or `"deferred"`, when the far end has connected.
+    /// Deferred costs a round trip before the first byte and reports refusals as what they are.
     #[schemars(extend("default" = "early"))]
     pub(crate) answer: Option<AnswerTiming>,
-    /// Which side of a pair resolves names.
+    /// Where names are resolved: `"hub"`, by the hub, or `"here"`, by the terminal's resolver, which may know
+    /// other names; see [Names](proxy.md#names). Not on a solo gateway, which resolves them itself.
     #[schemars(extend("default" = "hub"))]
     pub(crate) names: Option<NameResolution>,
 }
@@ -187,7 +193,7 @@ pub(crate) fn intercept(
         interface(&place, &format!("interfaces.{index}"), name)?;
     }
     let answer = raw.answer.unwrap_or_default();
-    Ok(InterceptConfig { interfaces, answer, own_traffic: raw.own_traffic.unwrap_or(false) })
+    Ok(InterceptConfig { interfaces, answer, own_traffic: raw.own_traffic })
 }
 
 /// Returns the destinations that pass unaccelerated.

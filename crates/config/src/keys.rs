@@ -17,6 +17,11 @@ pub(crate) struct KeyRow {
     /// The tables around the key, and the key: `["dns", "cache"]`.
     pub(crate) path: Vec<String>,
     pub(crate) restart: RestartRule,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the reference page, which a test writes")
+    )]
+    pub(crate) is_required: bool,
     /// The schema of the value: sentence, default, bounds.
     #[cfg_attr(
         not(test),
@@ -54,7 +59,9 @@ fn collect(root: &Value, table: &Value, within: &[String], rows: &mut Vec<KeyRow
             Value::String(mark) if mark == PRESENCE => RestartRule::PresenceOnly,
             _ => RestartRule::Reload,
         };
-        rows.push(KeyRow { path: path.clone(), restart, schema: schema.clone() });
+        let required = table["required"].as_array().into_iter().flatten();
+        let is_required = { required }.any(|name| name == key);
+        rows.push(KeyRow { path: path.clone(), restart, is_required, schema: schema.clone() });
         if let Some(section) = section(root, schema) {
             collect(root, section, &path, rows);
         }

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod bounds;
+mod bounded;
 mod bundles;
 mod classes;
 mod dlep;
@@ -24,6 +24,7 @@ mod hub;
 mod hub_address;
 mod identity;
 mod intercept;
+mod interface_name;
 mod keys;
 mod limits;
 mod links;
@@ -32,6 +33,8 @@ mod operation;
 mod permits;
 mod policies;
 mod rate;
+#[cfg(test)]
+mod reference_page;
 mod restart_keys;
 mod schema;
 mod shared;
@@ -43,12 +46,15 @@ mod tls_files;
 mod tunnel;
 mod values;
 
-pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, NodeReach};
-pub use self::dns::{DnsConfig, HubDnsConfig, SecureDns};
+pub use self::bounded::{Interval, Number, Size};
+pub use self::bundles::{BundlesConfig, BundlesSection, BundlesTls, FILE_SERVICES, NodeReach};
+pub use self::dns::{DnsConfig, DnsSection, HubDnsConfig, HubDnsSection, SecureDns};
 pub use self::etcd::{EtcdConfig, EtcdLogin, EtcdTls};
 pub use self::file::{FileError, FileKind, FilePosition};
 pub use self::gateway_file::{ConfigFile, KeySource};
-pub use self::http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
+pub use self::http::{
+    HttpConfig, HttpSection, HubCacheConfig, HubHttpConfig, HubHttpSection, SiteConfig,
+};
 pub use self::hub::{HubConfig, PermitDefaults, aggregates, link_rates, memory_limits, quotas};
 pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{

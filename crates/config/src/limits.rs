@@ -1,7 +1,6 @@
 //! Limits of each terminal on a hub: section `[limits]`, and the same keys of a `[[terminal]]`,
 //! which also has `weight`, `guaranteed`, `maximum`, `classes` and `memory`.
 
-use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
 use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeDefaults, VolumeQuota};
@@ -12,11 +11,10 @@ use serde::Deserialize;
 use slacp::{ClassRates, SessionShare};
 use units::{BitRate, ByteCount};
 
-use crate::bounds::number;
+use crate::bounded::{Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::hop::size;
 use crate::permits::PermittedTerminalSection;
 use crate::{guarantees, rate};
 
@@ -25,24 +23,27 @@ use crate::{guarantees, rate};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Limits")]
 pub(crate) struct LimitsSection {
-    /// The most connections that one terminal opens and holds; by default all, or half of them
-    /// with several terminals.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub(crate) max_connections: Option<i64>,
-    /// New connections of one terminal per second, on average.
-    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1000))]
-    pub(crate) connections_per_second: Option<i64>,
-    /// Names resolved at once for one terminal.
-    #[schemars(range(min = 1, max = 128), extend("default" = 16))]
-    pub(crate) lookups: Option<i64>,
-    /// Bytes that each terminal may move in a period, both directions together.
+    /// The most connections that one terminal opens and holds; one client of it, seven eighths. Further ones are
+    /// refused and pass unaccelerated for a while. Default: all of the hub's, or half of them with several
+    /// terminals.
+    pub(crate) max_connections: Option<Number<1, 65_536>>,
+    /// New connections of one terminal per second on average; ten seconds' worth at once.
+    #[schemars(extend("default" = 1000))]
+    pub(crate) connections_per_second: Option<Number<1, 1_000_000>>,
+    /// Names resolved at the same time for one terminal; three quarters of them for one client. As many of each
+    /// client wait; further ones are refused.
+    #[schemars(extend("default" = 16))]
+    pub(crate) lookups: Option<Number<1, 128>>,
+    /// The volume that each terminal may move in a period, both directions together. Needs `state` to survive a
+    /// restart. See [Accounts and quotas](operate.md#accounts-and-quotas). Default: unlimited.
     #[schemars(extend("examples" = ["50 GB"]))]
     pub(crate) quota: Option<Text<ByteCount>>,
-    /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970.
+    /// The period of the quota, in UTC: `"month"`, `"day"`, or a time of a minute or more, counted from
+    /// 1970-01-01, such as `"168 h"`.
     #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
     pub(crate) quota_period: Option<Text<RenewalPeriod>>,
-    /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
-    /// traffic.
+    /// What happens when the quota is used up: `"block"`, a rate towards the terminal such as `"256 kbit/s"`, or
+    /// the name of a `[[class]]` that takes all its traffic.
     #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(crate) quota_then: Option<Text<ExhaustedAction>>,
 }
@@ -52,31 +53,23 @@ pub(crate) struct LimitsSection {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "OwnRates")]
 pub(crate) struct OwnRatesSection {
-    /// A rate that the class gets before others share.
+    /// As `guaranteed` of the `[[class]]`, towards this terminal. Default: as there.
     #[schemars(extend("examples" = ["64 kbit/s"]))]
     pub(crate) guaranteed: Option<Text<BitRate>>,
-    /// A rate that the class does not exceed.
+    /// As `maximum` of the `[[class]]`, towards this terminal. Default: as there.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
     pub(crate) maximum: Option<Text<BitRate>>,
 }
 
-/// Permitted values of `max_connections`, up to the number of streams in a session.
-const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
-/// Permitted values of `connections_per_second`, up to more than the kernel can open.
-const PER_SECOND: RangeInclusive<i64> = 1..=1_000_000;
-/// Permitted values of `lookups`, up to the size of the resolver's thread pool.
-const LOOKUPS: RangeInclusive<i64> = 1..=128;
-/// Permitted weights, the same as for a class.
-const WEIGHT: RangeInclusive<i64> = 1..=1000;
-
 /// Reads the default limits of all terminals.
-pub(crate) fn usual(
-    place: &KeyContext<'_>,
-    raw: Option<LimitsSection>,
-) -> Result<TerminalQuota, FileError> {
+pub(crate) fn usual(raw: Option<LimitsSection>) -> TerminalQuota {
     let raw = raw.unwrap_or_default();
-    let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
-    limited(&place.within("limits"), TerminalQuota::default(), counts)
+    let counts = [
+        raw.max_connections.map(Number::get),
+        raw.connections_per_second.map(Number::get),
+        raw.lookups.map(Number::get),
+    ];
+    limited(TerminalQuota::default(), counts)
 }
 
 /// Reads the limits of one terminal; missing ones are those of `usual`.
@@ -85,11 +78,15 @@ pub(crate) fn of_terminal(
     usual: TerminalQuota,
     raw: &PermittedTerminalSection,
 ) -> Result<TerminalQuota, FileError> {
-    let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
+    let counts = [
+        raw.max_connections.map(Number::get),
+        raw.connections_per_second.map(Number::get),
+        raw.lookups.map(Number::get),
+    ];
     Ok(TerminalQuota {
         share: share(place, raw)?,
-        memory: size(place, "memory", raw.memory)?,
-        ..limited(place, usual, counts)?
+        memory: raw.memory.map(Size::get),
+        ..limited(usual, counts)
     })
 }
 
@@ -185,25 +182,20 @@ fn share(
     place: &KeyContext<'_>,
     raw: &PermittedTerminalSection,
 ) -> Result<SessionShare, FileError> {
-    let weight = number(place, "weight", raw.weight, WEIGHT, "")?;
     let guaranteed = rate::rate(place, "guaranteed", raw.guaranteed)?;
     let maximum = rate::rate(place, "maximum", raw.maximum)?;
     guarantees::within(place, guaranteed, maximum)?;
-    Ok(SessionShare { weight: weight.map_or(1, |weight| weight as u32), guaranteed, maximum })
+    Ok(SessionShare { weight: raw.weight.get(), guaranteed, maximum })
 }
 
 fn limited(
-    place: &KeyContext<'_>,
     usual: TerminalQuota,
-    [connections, per_second, lookups]: [Option<i64>; 3],
-) -> Result<TerminalQuota, FileError> {
-    let connections = number(place, "max_connections", connections, CONNECTIONS, "")?;
-    let per_second = number(place, "connections_per_second", per_second, PER_SECOND, "")?;
-    let lookups = number(place, "lookups", lookups, LOOKUPS, "")?;
-    Ok(TerminalQuota {
-        connections: connections.map(|most| most as u64).or(usual.connections),
-        per_second: per_second.map_or(usual.per_second, |pace| pace as u32),
+    [connections, per_second, lookups]: [Option<u32>; 3],
+) -> TerminalQuota {
+    TerminalQuota {
+        connections: connections.map(u64::from).or(usual.connections),
+        per_second: per_second.unwrap_or(usual.per_second),
         lookups: lookups.map_or(usual.lookups, |most| most as usize),
         ..usual
-    })
+    }
 }

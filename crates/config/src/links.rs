@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::{MAX_LINKS, Rate};
 
-use crate::bounds::LONGEST_INTERFACE_NAME;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
+use crate::interface_name::LONGEST_INTERFACE_NAME;
 use crate::rate;
 use crate::values::RateChoice;
 
@@ -19,17 +19,18 @@ use crate::values::RateChoice;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Link")]
 pub(crate) struct LinkSection {
-    /// A name for classes and status.
+    /// A unique name for classes and status.
     #[schemars(length(min = 1), extend("examples" = ["geo", "leo"]))]
     pub(crate) name: String,
-    /// The rate at which this side sends on it, to each peer: a rate or `auto`; by default that of
-    /// the side.
+    /// The rate at which this side sends on the link, to each peer: a rate or `"auto"`. Required with `rate =
+    /// "modem"`. Default: the rate of the side.
     #[schemars(extend("examples" = ["20 Mbit/s", "auto"]))]
     pub(crate) rate: Option<Text<RateChoice>>,
-    /// On a terminal: the interface to send on.
+    /// On a terminal: the interface to send on, whatever the routing table says; it needs a route to the hub.
+    /// Every link needs this or `source`.
     #[schemars(extend("examples" = ["wan1"]))]
     pub(crate) interface: Option<String>,
-    /// On a terminal: the local address to send from.
+    /// On a terminal: the local address to send from; route by it with rules of your own.
     #[schemars(extend("examples" = ["192.0.2.7"]))]
     pub(crate) source: Option<Text<IpAddr>>,
 }

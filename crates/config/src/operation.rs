@@ -1,7 +1,6 @@
 //! Operational settings: `control`, `metrics`, `state`, `total_memory`, `max_connections`,
 //! `keepalive`, `log`.
 
-use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,13 +8,13 @@ use std::path::{Path, PathBuf};
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::{BitRate, ByteCount, format_duration};
+use units::{BitRate, ByteCount};
 
+use crate::bounded::{HOUR, Interval, Memory, Number, SECOND, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::{Text, Time};
+use crate::file::text::Text;
 use crate::gateway_file::ConfigFile;
-use crate::hop::size;
 use crate::log::LogFilter;
 use crate::values::AddressWithPort;
 
@@ -24,21 +23,22 @@ use crate::values::AddressWithPort;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Metrics")]
 pub(crate) struct MetricsSection {
-    /// The TCP address that serves metrics and a page over HTTP.
+    /// The TCP address of the server. Any but a loopback address needs `token_file` or `allow`.
     #[schemars(required, extend("examples" = ["127.0.0.1:9590"]))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
-    /// A file with the token that every request must carry, 16 to 128 letters, digits, `-` or `_`.
-    /// Without it, or `allow`, only a loopback address can be listened on.
+    /// A file with a token of 16 to 128 letters, digits, `-` or `_` that [every request must
+    /// carry](dashboard.md#who-may-look). Only the gateway's user may be able to read it.
     pub(crate) token_file: Option<String>,
-    /// The clients that are served (prefixes), besides this machine's own; default all.
+    /// Clients (prefixes) that are served, besides this machine. Default: all.
     pub(crate) allow: Option<Vec<Text<Prefix>>>,
-    /// The names by which browsers may ask for this machine, besides `localhost` and addresses.
+    /// Names by which browsers may ask for this machine, besides `localhost` and addresses. With a token, any
+    /// name is accepted.
     #[serde(default)]
     #[schemars(extend("examples" = [["hub.example.net"]]))]
     pub(crate) hosts: Vec<String>,
-    /// Leave the destinations of connections out.
-    #[schemars(extend("default" = false))]
-    pub(crate) hide_destinations: Option<bool>,
+    /// Leave the destinations of connections out of the dashboard and `/status.json`.
+    #[serde(default)]
+    pub(crate) hide_destinations: bool,
 }
 
 /// Operational settings.
@@ -128,16 +128,16 @@ pub enum ModemLocation {
 
 /// Permitted values of `keepalive`: from 1 s, because the kernel counts in seconds, to the least
 /// default that RFC 9293 §3.8.4 permits.
-const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7200);
+pub(crate) type Keepalive = Interval<{ SECOND }, { 2 * HOUR }>;
 
 /// The operational keys as written.
 pub(crate) struct OperationKeys {
     pub(crate) control: Option<String>,
     pub(crate) state: Option<String>,
     pub(crate) metrics: Option<MetricsSection>,
-    pub(crate) total_memory: Option<Text<ByteCount>>,
-    pub(crate) max_connections: Option<i64>,
-    pub(crate) keepalive: Option<Text<Time>>,
+    pub(crate) total_memory: Option<Memory>,
+    pub(crate) max_connections: Option<Number<1, { u32::MAX }>>,
+    pub(crate) keepalive: Option<Keepalive>,
     pub(crate) log: Option<Text<LogFilter>>,
 }
 
@@ -155,9 +155,6 @@ impl OperationKeys {
             "\"\"",
             "a path, or \"none\"",
         )?;
-        let most = self.max_connections;
-        let good = most.is_none_or(|most| most > 0);
-        place.check(good, "max_connections", most.unwrap_or_default(), "at least 1")?;
         let metrics = self.metrics.map(|raw| metrics(&place.within("metrics"), raw));
         Ok(OperationConfig {
             control: match self.control {
@@ -165,9 +162,9 @@ impl OperationKeys {
                 Some(word) if word == "none" => ControlPath::None,
                 Some(named) => ControlPath::At(path(named)),
             },
-            total_memory: size(place, "total_memory", self.total_memory)?,
-            max_connections: most.map(|most| most as u64),
-            keepalive: self.keepalive.map(|time| keepalive(place, time.0.0)).transpose()?,
+            total_memory: self.total_memory.map(Size::get),
+            max_connections: self.max_connections.map(|most| u64::from(most.get())),
+            keepalive: self.keepalive.map(Interval::get),
             log: self.log.map(|filter| filter.0),
             metrics: metrics.transpose()?,
             state: self.state.map(path),
@@ -199,11 +196,6 @@ fn metrics(place: &KeyContext<'_>, raw: MetricsSection) -> Result<MetricsConfig,
         token_file: raw.token_file.map(|path| place.folder().locate(Path::new(&path))),
         allow: raw.allow.unwrap_or_default().into_iter().map(|prefix| prefix.0).collect(),
         hosts: raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-        hide_destinations: raw.hide_destinations.unwrap_or(false),
+        hide_destinations: raw.hide_destinations,
     })
-}
-
-fn keepalive(place: &KeyContext<'_>, time: Duration) -> Result<Duration, FileError> {
-    let value = quoted(format_duration(time));
-    place.check(KEEPALIVE.contains(&time), "keepalive", value, "1 s to 2 h").map(|()| time)
 }

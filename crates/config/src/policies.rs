@@ -16,23 +16,26 @@ use crate::values::Action;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Policy")]
 pub(crate) struct PolicySection {
-    /// Unique; by default its number.
+    /// A unique name for `skyhop status` and metrics. Default: the policy's number.
     pub(crate) name: Option<String>,
-    /// Destinations (prefixes).
+    /// Destinations (prefixes). Default: all. A policy matches if every list that it has matches; one without
+    /// lists must be the last.
     #[serde(default)]
     pub(crate) to: Vec<Text<Prefix>>,
-    /// Sources (prefixes).
+    /// Sources (prefixes). Default: all.
     #[serde(default)]
     pub(crate) from: Vec<Text<Prefix>>,
-    /// Ports of the destination.
+    /// Destination ports, such as `22`, `"5060-5061"` or `"udp/443"`. Default: all.
     #[serde(default)]
     #[schemars(extend("examples" = [[22, "5060-5061", "udp/443"]]))]
     pub(crate) ports: Vec<Item>,
-    /// Code points by name or number.
+    /// Code points, by name or number. Default: all.
     #[serde(default)]
     #[schemars(extend("examples" = [["EF", "AF41", 8]]))]
     pub(crate) dscp: Vec<Item>,
-    /// Split, tunnel or bypass.
+    /// `"split"`, `"tunnel"` or `"bypass"`. Split traffic that is not TCP takes the tunnel if there is one;
+    /// tunnelled TCP crosses the hop whole, and the server sees the client; bypassed traffic passes as without
+    /// skyhop. Tunnel needs `[tunnel]`; not on a solo gateway.
     #[schemars(required)]
     pub(crate) action: Option<Action>,
 }

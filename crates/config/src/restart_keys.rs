@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_gateway_alone_changes_what_a_pair_cannot() {
-        let (before, after) = ("transparent = false", "transparent = true\nstate = \"/x\"");
-        assert_eq!(unlike(FileKind::Hub, before, after), ["state", "transparent"]);
-        assert_eq!(unlike(FileKind::Solo, before, after), ["state"]);
+        let (before, after) = ("transparent = false", "transparent = true\ncontrol = \"/x\"");
+        assert_eq!(unlike(FileKind::Hub, before, after), ["control", "transparent"]);
+        assert_eq!(unlike(FileKind::Solo, before, after), ["control"]);
         let wan = |keys: &str| format!("[wan]\nstack = \"skyhop\"\n{keys}");
         let (before, after) = (wan("mtu = 1500\ntcp.cc = \"bbr\""), wan("mtu = 1400"));
         assert_eq!(unlike(FileKind::Solo, &before, &after), ["wan.mtu"]);

@@ -1,6 +1,8 @@
 //! JSON schemas of gateways' files, which follow from their tables of keys.
 
+use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{Schema, schema_for};
+use serde_json::Value;
 
 use crate::FileKind;
 use crate::file;
@@ -22,5 +24,18 @@ pub(crate) fn schema(kind: FileKind) -> Option<Schema> {
 
 /// Returns the JSON schema of a gateway's file as text; `None` for files of other kinds.
 pub fn schema_text(kind: FileKind) -> Option<String> {
-    schema(kind).as_ref().map(file::schema_text)
+    let mut schema = schema(kind)?;
+    RecursiveTransform(remove_links).transform(&mut schema);
+    Some(file::schema_text(&schema))
+}
+
+/// Replaces links of a description, which are relative to `docs`, by their texts: editors show them as they are.
+fn remove_links(schema: &mut Schema) {
+    let Some(Value::String(text)) = schema.get_mut("description") else { return };
+    while let Some(middle) = text.find("](") {
+        let start = text[..middle].rfind('[');
+        let end = text[middle..].find(')');
+        let Some((start, end)) = start.zip(end.map(|end| middle + end)) else { return };
+        *text = [&text[..start], &text[start + 1..middle], &text[end + 1..]].concat();
+    }
 }

@@ -1,5 +1,6 @@
 //! The configuration keys that both sides of a pair have.
 
+use crate::hop::ConnectTimeout;
 use core::fmt::Display;
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use crate::classes::ClassSection;
 use crate::dlep::DlepSection;
 use crate::file::FileError;
 use crate::file::place::KeyContext;
-use crate::file::text::{Text, Time};
+use crate::file::text::Text;
 use crate::gateway_file::{ConfigFile, KeySource};
 use crate::hop::HopKeys;
 use crate::identity::identity;
@@ -20,7 +21,7 @@ use crate::operation::OperationKeys;
 use crate::rate::{RateKeys, RateSettings};
 use crate::tunnel::TunnelSection;
 use crate::values::AddressWithPort;
-use crate::{LinkConfig, OperationConfig, TunnelConfig, classes, dlep, hop, tunnel};
+use crate::{LinkConfig, OperationConfig, TunnelConfig, classes, dlep, tunnel};
 
 /// The shared keys as written; [`shared_keys`] takes them out of a raw file.
 pub(crate) struct SharedKeys {
@@ -31,7 +32,7 @@ pub(crate) struct SharedKeys {
     pub(crate) operation: OperationKeys,
     pub(crate) dlep: Option<DlepSection>,
     pub(crate) listen: Option<Text<AddressWithPort>>,
-    pub(crate) connect_timeout: Option<Text<Time>>,
+    pub(crate) connect_timeout: ConnectTimeout,
     pub(crate) tunnel: Option<TunnelSection>,
     pub(crate) class: Vec<ClassSection>,
     pub(crate) links: Vec<LinkSection>,
@@ -120,7 +121,7 @@ impl SharedKeys {
             link,
             operation: OperationConfig { maximum_rate, dlep, ..operation },
             listen: self.listen.map(|address| address.0.0),
-            connect_timeout: hop::connect_timeout(place, self.connect_timeout)?,
+            connect_timeout: self.connect_timeout.get(),
             tunnel,
             classes,
             links,

@@ -1,6 +1,5 @@
 //! The configuration of a solo gateway.
 
-use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -10,66 +9,82 @@ use serde::Deserialize;
 use tcp::{Config, SynData, TcbSharing};
 use units::{BitRate, ByteCount};
 
-use crate::bounds::interface;
+use crate::bounded::{Memory, Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::tcp_options::TcpOptions;
-use crate::file::text::{Text, Time};
+use crate::file::text::Text;
 use crate::gateway_file::ConfigFile;
+use crate::hop::ConnectTimeout;
 use crate::intercept::{
     InterceptConfig, InterceptSection, ProxyConfig, ProxySection, TunnelConfig,
 };
-use crate::operation::{MetricsSection, OperationConfig, OperationKeys};
+use crate::interface_name::interface;
+use crate::operation::{Keepalive, MetricsSection, OperationConfig, OperationKeys};
 use crate::policies::{PolicyActions, PolicySection};
 use crate::values::Stack;
-use crate::{LogFilter, TunnelDevice, hop, intercept, policies, tunnel};
+use crate::{LogFilter, TunnelDevice, intercept, policies, tunnel};
 
 /// The configuration of a solo gateway (docs/solo.md).
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "skyhop solo gateway")]
 pub(crate) struct SoloKeys {
-    /// The control socket: a path, or `none`.
+    /// The path of the control socket, or `"none"`. Default: `solo.sock` in the first available of several
+    /// directories; see [Control sockets](operate.md#control-sockets).
     #[schemars(extend("x-restart" = true))]
     pub(crate) control: Option<String>,
-    /// The metrics server.
+    /// An HTTP server for the [dashboard](dashboard.md), [metrics](operate.md#metrics) and status. Without it,
+    /// nothing is served.
     #[schemars(extend("x-restart" = true))]
     pub(crate) metrics: Option<MetricsSection>,
-    /// While more waits in pipes, new connections pass unaccelerated; by default half of the
-    /// machine's memory.
+    /// The most that waits in pipes, and in the connections of `stack = "skyhop"`, before new connections pass
+    /// unaccelerated; those to the proxy are refused. Default: half of the machine's memory, or of its control
+    /// group's limit.
     #[schemars(extend("examples" = ["1 GB"]))]
-    pub(crate) total_memory: Option<Text<ByteCount>>,
-    /// The most connections carried.
-    #[schemars(range(min = 1))]
-    pub(crate) max_connections: Option<i64>,
-    /// Time limit for opening a connection to a destination; at most 10 min.
-    #[schemars(extend("default" = "30 s"))]
-    pub(crate) connect_timeout: Option<Text<Time>>,
-    /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
+    pub(crate) total_memory: Option<Memory>,
+    /// The most connections carried. Further ones pass unaccelerated; those to the proxy are refused. One client
+    /// (an IPv4 address or an IPv6 /64) has at most seven times as many as are free, and when a sixteenth is
+    /// left, connections idle for more than a minute give way to new ones. Default: (the process's descriptors −
+    /// 64) / 2, which it cannot exceed; 16,384 with `stack = "skyhop"` if that is less.
+    pub(crate) max_connections: Option<Number<1, { u32::MAX }>>,
+    /// How long opening a connection to a destination may take.
+    #[serde(default)]
+    pub(crate) connect_timeout: ConnectTimeout,
+    /// Silence after which a client or server is probed. Up to six probes follow over the same time again, at
+    /// most one a second; without an answer the connection is reset. The default keeps connections of clients
+    /// that are suspended or out of reach for two hours, but one whose peer is gone holds its slot of
+    /// `max_connections` and [its memory](performance.md) for four. Shorter costs a few packets on the LAN.
     #[schemars(extend("default" = "2 h"))]
-    pub(crate) keepalive: Option<Text<Time>>,
-    /// Filter of the log: a level, or levels of single modules.
+    pub(crate) keepalive: Option<Keepalive>,
+    /// What the log (standard error) shows: `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
+    /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
+    /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
+    /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
     pub(crate) log: Option<Text<LogFilter>>,
-    /// Servers see the clients' addresses (with other ports) for intercepted connections.
-    #[schemars(extend("default" = false))]
-    pub(crate) transparent: Option<bool>,
-    /// Clients may reach services on this machine's own loopback addresses.
-    #[schemars(extend("default" = false))]
-    pub(crate) allow_loopback: Option<bool>,
-    /// Connections to intercept.
+    /// Show servers the clients' addresses, with other ports, on intercepted connections.
+    #[serde(default)]
+    pub(crate) transparent: bool,
+    /// Let clients reach services on this machine's own loopback addresses.
+    #[serde(default)]
+    pub(crate) allow_loopback: bool,
+    /// Interception of the TCP connections that come in by the interfaces to the clients. A solo gateway needs
+    /// this, `[proxy]` or `[wan] interfaces`.
     #[schemars(extend("x-restart" = "presence"))]
     pub(crate) intercept: Option<InterceptSection>,
-    /// The SOCKS5 and HTTP CONNECT proxy.
+    /// A SOCKS5 and HTTP CONNECT proxy. Alone it needs no privileges, and passes the server's answer on; see [the
+    /// proxy](proxy.md).
     #[schemars(extend("x-restart" = true))]
     pub(crate) proxy: Option<ProxySection>,
-    /// Rules that split or bypass traffic; the first match decides.
+    /// Rules that split or bypass traffic; the first match decides. By default all TCP is split. See
+    /// [Policies](traffic.md#policies).
     #[serde(default)]
     pub(crate) policy: Vec<PolicySection>,
-    /// TCP towards clients.
+    /// The kernel's TCP towards clients.
     #[serde(default)]
     pub(crate) lan: SideSection,
-    /// TCP towards servers.
+    /// TCP towards servers: the kernel's, or skyhop's own. See [`skyhop solo`](solo.md).
     #[serde(default)]
     pub(crate) wan: WanSection,
 }
@@ -79,18 +94,22 @@ pub(crate) struct SoloKeys {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Side")]
 pub(crate) struct SideSection {
-    /// A congestion control that the kernel has.
+    /// A congestion control from `/proc/sys/net/ipv4/tcp_available_congestion_control`. Default: cubic or reno.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
     pub(crate) congestion_control: Option<String>,
-    /// Size of the send buffer, 4096 B to 1 GB; by default the kernel's
-    /// tuning.
-    pub(crate) send_buffer: Option<Text<ByteCount>>,
-    /// Size of the receive buffer, 4096 B to 1 GB; by default the kernel's tuning.
-    pub(crate) receive_buffer: Option<Text<ByteCount>>,
-    /// The highest rate at which one connection sends.
+    /// Bytes that may wait to be sent or acknowledged; root may exceed `net.core.wmem_max`. A given size is
+    /// fixed: too small limits the rate to size / RTT, too large costs memory per connection. Default: the
+    /// kernel's tuning.
+    pub(crate) send_buffer: Option<SocketBuffer>,
+    /// Bytes that may wait to be read, which also bounds the window; otherwise as `send_buffer`. Default: the
+    /// kernel's tuning.
+    pub(crate) receive_buffer: Option<SocketBuffer>,
+    /// The highest rate at which one connection sends. Default: unlimited.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(crate) pacing_rate: Option<Text<BitRate>>,
-    /// Acknowledge at once.
+    /// Acknowledge at once, as the kernel does by itself at the start of a connection and in one-way transfers.
+    /// In a conversation it waits 40 ms for a reply, which holds up a sender that writes messages in two parts
+    /// with Nagle's algorithm on. Costs packets on the return path.
     #[schemars(extend("default" = false))]
     pub(crate) quick_ack: Option<bool>,
 }
@@ -100,42 +119,48 @@ pub(crate) struct SideSection {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Wan")]
 pub(crate) struct WanSection {
-    /// The TCP stack: `kernel`, which the keys `congestion_control` to `quick_ack` configure, or `skyhop`,
-    /// which the others configure.
+    /// The TCP towards servers: the kernel's, or [skyhop's own](solo.md#our-own-tcp-towards-the-satellite). Each
+    /// has keys of its own, and refuses those of the other.
     #[schemars(extend("default" = "kernel"))]
     #[schemars(extend("x-restart" = true))]
     pub(crate) stack: Option<Stack>,
-    /// With `skyhop`: connections that come in by these interfaces are accepted too.
+    /// With `"skyhop"`: interfaces whose incoming connections the stack accepts and continues towards the LAN.
     #[serde(default)]
     #[schemars(extend("examples" = [["sat0"]]))]
     pub(crate) interfaces: Vec<String>,
-    /// With `skyhop`: the network device.
+    /// With `"skyhop"`: the name of the stack's network device.
     #[schemars(extend("default" = "skyhop-wan"))]
     #[schemars(extend("x-restart" = true))]
     pub(crate) name: Option<String>,
-    /// With `skyhop`: the device's type; `auto` takes the first that works.
+    /// With `"skyhop"`: the type of the device: `"tun"`, `"veth"`, or `"auto"`, the first that works.
     #[schemars(extend("default" = "auto"))]
     #[schemars(extend("x-restart" = true))]
     pub(crate) device: Option<TunnelDevice>,
-    /// With `skyhop`: the longest packet towards the servers, in bytes.
-    #[schemars(range(min = 1280, max = 9216), extend("default" = 1500))]
+    /// With `"skyhop"`: the longest packet towards the servers, in bytes.
+    #[schemars(extend("default" = 1500))]
     #[schemars(extend("x-restart" = true))]
-    pub(crate) mtu: Option<i64>,
-    /// With `skyhop`: the options of its TCP, by the names of docs/tcp.md.
+    pub(crate) mtu: Option<Number<1280, 9216>>,
+    /// With `"skyhop"`: [options](tcp.md#options) of its TCP, as in a scenario's `[tcp.NAME]`. `syn-data` and
+    /// `tcb-sharing` must be off. Default: profile `linux` with `snack = true`; with any profile `nagle = false`.
     #[schemars(extend("examples" = [{"profile": "scps", "max-rate": "10 Mbit/s"}]))]
     pub(crate) tcp: Option<TcpOptions>,
-    /// A congestion control that the kernel has.
+    /// With `"kernel"`: a congestion control from `/proc/sys/net/ipv4/tcp_available_congestion_control`. Default:
+    /// the system's.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
     pub(crate) congestion_control: Option<String>,
-    /// Size of the send buffer, 4096 B to 1 GB; by default the kernel's
-    /// tuning.
-    pub(crate) send_buffer: Option<Text<ByteCount>>,
-    /// Size of the receive buffer, 4096 B to 1 GB; by default the kernel's tuning.
-    pub(crate) receive_buffer: Option<Text<ByteCount>>,
-    /// The highest rate at which one connection sends.
+    /// With `"kernel"`: bytes that may wait to be sent or acknowledged; root may exceed `net.core.wmem_max`. A
+    /// given size is fixed: too small limits the rate to size / RTT, too large costs memory per connection.
+    /// Default: the kernel's tuning.
+    pub(crate) send_buffer: Option<SocketBuffer>,
+    /// With `"kernel"`: bytes that may wait to be read, which also bounds the window; otherwise as `send_buffer`.
+    /// Default: the kernel's tuning.
+    pub(crate) receive_buffer: Option<SocketBuffer>,
+    /// With `"kernel"`: the highest rate at which one connection sends. Default: unlimited.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(crate) pacing_rate: Option<Text<BitRate>>,
-    /// Acknowledge at once.
+    /// With `"kernel"`: acknowledge at once, as the kernel does by itself at the start of a connection and in
+    /// one-way transfers. In a conversation it waits 40 ms for a reply, which holds up a sender that writes
+    /// messages in two parts with Nagle's algorithm on. Costs packets on the return path.
     #[schemars(extend("default" = false))]
     pub(crate) quick_ack: Option<bool>,
 }
@@ -210,7 +235,7 @@ const LONGEST_CONGESTION_CONTROL: usize = 15;
 
 /// Permitted socket buffers: from a segment or two up to half of SO_SNDBUF's largest value, because
 /// the kernel doubles it.
-const BUFFER: RangeInclusive<ByteCount> = ByteCount::new(4_096)..=ByteCount::new(1_000_000_000);
+type SocketBuffer = Size<4_096, 1_000_000_000>;
 
 pub(crate) fn read(
     place: &KeyContext<'_>,
@@ -243,9 +268,9 @@ pub(crate) fn read(
         lan: side(&place.within("lan"), raw.lan)?,
         wan,
         stack,
-        transparent: raw.transparent.unwrap_or(false),
-        allow_loopback: raw.allow_loopback.unwrap_or(false),
-        connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
+        transparent: raw.transparent,
+        allow_loopback: raw.allow_loopback,
+        connect_timeout: raw.connect_timeout.get(),
     })
 }
 
@@ -327,8 +352,8 @@ fn side(place: &KeyContext<'_>, raw: SideSection) -> Result<SideConfig, FileErro
     let named = |name| congestion_control(place, name);
     Ok(SideConfig {
         congestion_control: raw.congestion_control.map(named).transpose()?,
-        send_buffer: buffer(place, "send_buffer", raw.send_buffer)?,
-        receive_buffer: buffer(place, "receive_buffer", raw.receive_buffer)?,
+        send_buffer: raw.send_buffer.map(Size::get),
+        receive_buffer: raw.receive_buffer.map(Size::get),
         pacing_rate: pacing_rate(place, raw.pacing_rate)?,
         quick_ack: raw.quick_ack.unwrap_or(false),
     })
@@ -339,15 +364,6 @@ fn congestion_control(place: &KeyContext<'_>, name: String) -> Result<String, Fi
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     let expected = "the name of a congestion control that the kernel has, like \"cubic\"";
     place.check(good, "congestion_control", quoted(&name), expected).map(|()| name)
-}
-
-fn buffer(
-    place: &KeyContext<'_>,
-    key: &str,
-    size: Option<Text<ByteCount>>,
-) -> Result<Option<ByteCount>, FileError> {
-    let Some(Text(size)) = size else { return Ok(None) };
-    place.check(BUFFER.contains(&size), key, quoted(size), "4096 B to 1 GB").map(|()| Some(size))
 }
 
 /// Checks that a pacing rate is at least 8 bit/s, because the kernel counts whole bytes per second.

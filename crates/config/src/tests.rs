@@ -667,7 +667,7 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         (&class("queue = \"1 kB\""), &["class.0.queue", "1 kB", "2 kB to 100 MB"]),
         (&class("queue_time = \"2 min\""), &["class.0.queue_time", "5 ms to 1 min"]),
         (&class("aqm = \"red\""), &["class.0.aqm", "red", "codel"]),
-        (&class("gather = \"1 s\""), &["class.0.gather", "1 s", "0 to 200 ms"]),
+        (&class("gather = \"1 s\""), &["class.0.gather", "1 s", "0 s to 200 ms"]),
         (&class("compress = 1"), &["class.0.compress"]),
     ];
     for (section, expected) in cases {
@@ -875,7 +875,7 @@ fn a_bad_solo_configuration_is_a_one_line_error() {
         ("", &["intercept.interfaces is missing"][..]),
         ("[wan]\npace = 1\n", &["solo.toml:2: unknown key `pace` in wan"]),
         ("[wan]\npacing_rate = \"0 bit/s\"\n", &["wan.pacing_rate", "10 Mbit/s"]),
-        ("[lan]\nsend_buffer = \"1 kB\"\n", &["lan.send_buffer", "4096 B to 1 GB"]),
+        ("[lan]\nsend_buffer = \"1 kB\"\n", &["lan.send_buffer", "4.096 kB to 1 GB"]),
         ("[lan]\ncongestion_control = \"\"\n", &["lan.congestion_control", "cubic"]),
         ("[lan]\ncongestion_control = \"a/b\"\n", &["lan.congestion_control", "a/b"]),
         ("rate = \"1 Mbit/s\"\n", &["rate", "unknown key"]),
@@ -1133,7 +1133,10 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     let config = hub(&with_dns).unwrap();
     let dns = config.dns.unwrap();
     assert!(config.link.questions);
-    assert_eq!((dns.servers[0].to_string(), dns.questions), ("192.0.2.53:53".to_owned(), 128));
+    assert_eq!(
+        (dns.servers[0].to_string(), dns.keys.questions.get()),
+        ("192.0.2.53:53".to_owned(), 128)
+    );
 }
 
 #[test]
@@ -1144,7 +1147,9 @@ fn cleartext_http_is_cached_with_a_section_http() {
         terminal(&text).unwrap().http.unwrap()
     };
     let usual = with("");
-    assert!(usual.takes(80) && !usual.takes(8080) && usual.offline && usual.directory.is_none());
+    assert!(
+        usual.takes(80) && !usual.takes(8080) && usual.keys.offline && usual.directory.is_none()
+    );
     let limits = usual.cache.limits;
     assert_eq!(
         [limits.memory, limits.disk, limits.object].map(ByteCount::get),
@@ -1153,7 +1158,9 @@ fn cleartext_http_is_cached_with_a_section_http() {
     let kept =
         with("ports = [8080]\ndirectory = \"/var/cache/skyhop\"\nstale = \"0 s\"\noffline = false");
     assert_eq!(kept.cache.limits.disk, ByteCount::new(2_000_000_000));
-    assert!(kept.takes(8080) && !kept.takes(80) && !kept.offline && kept.cache.stale.is_zero());
+    assert!(
+        kept.takes(8080) && !kept.takes(80) && !kept.keys.offline && kept.cache.stale.is_zero()
+    );
 
     let site = with(
         "[[http.site]]\nhosts = [\"Mirror.example\"]\ncertificate = \"a.pem\"\nkey = \"a.key\"",

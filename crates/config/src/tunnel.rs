@@ -1,13 +1,12 @@
 //! Section `[tunnel]`: the network device for traffic that is not split.
 
-use core::ops::RangeInclusive;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounds::{LONGEST_INTERFACE_NAME, number};
+use crate::bounded::Number;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
+use crate::interface_name::LONGEST_INTERFACE_NAME;
 use crate::{TunnelConfig, TunnelDevice};
 
 /// The tunnel for traffic that is not split.
@@ -15,24 +14,23 @@ use crate::{TunnelConfig, TunnelDevice};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Tunnel")]
 pub(crate) struct TunnelSection {
-    /// The network device.
+    /// The name of the network device, which exists as long as the gateway.
     #[schemars(extend("default" = "skyhop0"))]
     pub(crate) name: Option<String>,
-    /// Its type; `auto` takes the first that works.
+    /// The device's type: `"tun"`, `"veth"` where the gateway cannot open `/dev/net/tun` (needs CAP_SYS_ADMIN and
+    /// CAP_NET_RAW), or `"auto"`, the first that works.
     #[schemars(extend("default" = "auto"))]
     pub(crate) device: Option<TunnelDevice>,
-    /// The longest packet that the tunnel takes, in bytes; by default 1500, or the hop's `mtu` if
-    /// that is larger.
-    #[schemars(range(min = 1280, max = 9216))]
-    pub(crate) mtu: Option<i64>,
-    /// Lower the MSS in SYNs to a size that fits into one packet of the hop.
+    /// The longest packet that the tunnel takes, in bytes. It need not fit into one packet of the hop. Default: 1500, or
+    /// `mtu` of the hop if that is larger.
+    pub(crate) mtu: Option<Number<1280, 9216>>,
+    /// Lower the MSS in SYNs to what fits into one packet of the hop, so that full segments are not carried in
+    /// two.
     #[schemars(extend("default" = true))]
     pub(crate) clamp_mss: Option<bool>,
 }
 
 const NAME: &str = "skyhop0";
-/// Permitted MTUs: from the IPv6 minimum link MTU to a jumbo frame.
-const MTU: RangeInclusive<i64> = 1280..=9216;
 /// Ethernet's MTU. It may exceed the hop's MTU, because a packet channel splits longer packets.
 pub(crate) const USUAL_MTU: u16 = 1500;
 
@@ -52,7 +50,7 @@ pub(crate) fn device_of(
     place: &KeyContext<'_>,
     name: Option<String>,
     device: Option<TunnelDevice>,
-    mtu: Option<i64>,
+    mtu: Option<Number<1280, 9216>>,
     usual_name: &str,
     usual_mtu: u16,
 ) -> Result<TunnelConfig, FileError> {
@@ -61,11 +59,10 @@ pub(crate) fn device_of(
     let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.bytes().all(known);
     let expected = "a device name of 1 to 15 letters, digits, or any of \"-_.\"";
     place.check(good, "name", quoted(&name), expected)?;
-    let mtu = number(place, "mtu", mtu, MTU, " bytes")?;
     Ok(TunnelConfig {
         name,
         device: device.unwrap_or_default(),
-        mtu: mtu.map_or(usual_mtu, |mtu| mtu as u16),
+        mtu: mtu.map_or(usual_mtu, |mtu| mtu.get() as u16),
         clamp_mss: true,
     })
 }

@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use pep::hubs::HubOrder;
 use pep::keys::{KeyTextError, parse_public_key};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use slacp::{ErrorControl, PublicKey, QueueDiscipline};
 use units::BitRate;
 
 /// A local or remote IP address with a port.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AddressWithPort(pub(crate) SocketAddr);
 
 impl FromStr for AddressWithPort {
@@ -86,16 +86,17 @@ impl FromStr for InitialRate {
 }
 
 /// The kind of address with which a new name is answered.
-#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub(crate) enum DnsAnswer {
+    #[default]
     Real,
     Instant,
 }
 
 /// A resolver; without a port it gets 53.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResolverAddress(pub(crate) SocketAddr);
 
 impl FromStr for ResolverAddress {

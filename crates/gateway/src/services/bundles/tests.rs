@@ -35,6 +35,7 @@ fn config(node: &str, store: &Path, peers: &[(&str, NodeReach)]) -> BundlesConfi
     };
     let (node, peers_of) = (node.parse().unwrap(), peers.iter().map(neighbour).collect());
     BundlesConfig {
+        keys: config::BundlesSection::default(),
         agent: AgentConfig { node, peers: peers_of, limits, reports: true },
         fragment: peers.iter().map(|_| Some(ByteCount::new(100_000))).collect(),
         reach: peers.iter().map(|(_, reach)| reach.clone()).collect(),

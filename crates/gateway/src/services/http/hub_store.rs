@@ -252,6 +252,7 @@ mod tests {
     use crate::relay::terms::{Admission, DialPolicy};
     use crate::services::http::kept::MAX_REFRESHES;
     use crate::testkit::Hops;
+    use config::HubHttpSection;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -313,7 +314,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut hops = Hops::new();
         let job = abandoned(&mut hops, listener.local_addr().unwrap());
-        let config = HubHttpConfig { cache: None, authorities: None };
+        let config =
+            HubHttpConfig { keys: HubHttpSection::default(), cache: None, authorities: None };
         let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
         let ParsedHead::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         else {

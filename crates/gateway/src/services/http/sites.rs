@@ -189,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::whole_file::{self, PRIVATE};
+    use config::HttpSection;
 
     const HOST: &str = "mirror.example";
 
@@ -204,13 +205,13 @@ mod tests {
         let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
         let files = TlsFiles { certificate: certificate.clone(), key };
         let config = HttpConfig {
+            keys: HttpSection::default(),
             ports: vec![80],
             cache: CacheConfig { limits, stale: Duration::ZERO },
             directory: None,
             sites: vec![SiteConfig { hosts: vec![HOST.to_owned()], files }],
             tls_ports: vec![443],
             authorities: Some(certificate.clone()),
-            offline: true,
         };
         let sites = SiteTable::load(&config).unwrap();
         (folder, sites, certificate)

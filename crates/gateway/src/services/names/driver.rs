@@ -570,6 +570,7 @@ mod tests {
             pool: Some(PoolConfig { prefixes, time: Duration::from_secs(3600) }),
         };
         DnsConfig {
+            keys: config::DnsSection::default(),
             names,
             intercept: true,
             bypass: Vec::new(),

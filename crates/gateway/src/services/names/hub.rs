@@ -57,7 +57,7 @@ impl HubResolver {
             servers: Arc::new(ResolverList::new(config.servers, Vec::new())),
             questions: WorkSlots::new(MAX_QUESTIONS),
             lookups: WorkSlots::new(MAX_LOOKUPS),
-            share: SlotShare::of_group(config.questions),
+            share: SlotShare::of_group(config.keys.questions.count()),
             counters,
         }
     }
@@ -151,6 +151,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::permitted;
+    use config::{HubDnsSection, Number};
 
     #[test]
     fn each_client_of_a_terminal_has_a_share_of_its_own() {
@@ -174,7 +175,9 @@ mod tests {
     #[tokio::test]
     async fn questions_that_nobody_answers_hold_up_no_connection() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let config = HubDnsConfig { servers: vec![server.local_addr().unwrap()], questions: 4 };
+        let mut keys = HubDnsSection::default();
+        keys.questions = Number::new(4).unwrap();
+        let config = HubDnsConfig { keys, servers: vec![server.local_addr().unwrap()] };
         let names = HubResolver::new(config, Arc::default());
         let client = SlotAsker {
             group: PublicKey([1; 32]),
