@@ -1,6 +1,6 @@
 //! Keys of features that were removed. For one version such a key is accepted and ignored, with a warning.
 //!
-//! To remove a key, delete it from its raw struct and list it here; delete the entry after one release.
+//! To remove a key, delete it from its section's struct and list it here; delete the entry after one release.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
