@@ -8,6 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bundles::{BundleEndpoint, BundleId, BundleNodeId, BundlePurpose, FileName, NewBundle};
+use control::protocol::{
+    BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
+};
 use pep::fuzzing::bounded;
 use pep::handover::{ProcessNeed, RateDivision};
 use scenario::gateway::PermittedTerminals;
@@ -19,9 +22,6 @@ use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::tcp::datagrams;
 use crate::key_message::KeyMessage;
 use crate::operate::accounts::TerminalAccounts;
-use crate::operate::control::{
-    BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
-};
 use crate::services::enrolment::etcd::answer::read_whole_and_watched;
 use crate::services::enrolment::token::JoinToken;
 use crate::services::rotation::check_file;

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::LinkConfig;
+use control::status::{OverloadStatus, SessionStatus};
 use pep::dlep::DlepReport;
 use pep::rates::{RateChange, ReportedRates};
 use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, SessionStats};
 use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
-use crate::figures::status::{OverloadStatus, SessionStatus};
 use crate::hop::Hop;
 
 /// The peers with sessions, and the rates that modems or operators have reported.

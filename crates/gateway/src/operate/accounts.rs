@@ -7,6 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use config::PermittedTerminal;
+use control::protocol::{CarriedUsage, ControlRequest};
+use control::status::{AccountStatus, UsageStatus};
 use pep::accounting::{
     ExhaustedAction, Ledger, PeriodUsage, QuotaChange, TerminalAccount, TrafficUsage, VolumeQuota,
 };
@@ -15,10 +17,9 @@ use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;
 
-use super::control::{CarriedUsage, ControlClient, ControlRequest};
+use super::control_socket::ControlClient;
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::figures::status::{AccountStatus, UsageStatus};
 use crate::hop::Hop;
 use crate::whole_file::{self, PRIVATE};
 
@@ -303,13 +304,6 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, TerminalAccount>> {
         ))
     };
     contents.terminals.into_iter().map(account).collect()
-}
-
-impl From<UsageStatus> for TrafficUsage {
-    fn from(status: UsageStatus) -> Self {
-        let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
-        Self { bytes_to, bytes_from, packets_to, packets_from, connections }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
+use control::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 use pep::accounting::{TrafficUsage, UsageTally};
 use pep::forecast::{ForecastCounts, MessageForecast};
 use pep::traffic::{ClassDefinition, DEFAULT_CLASS};
@@ -15,7 +16,6 @@ use units::{BitRate, Instant};
 
 use super::super::compression::CompressionTotals;
 use super::{CapacityDemand, Hop, PartState};
-use crate::figures::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
     /// Returns the demand of all sessions together, for a modem with capacity on demand.

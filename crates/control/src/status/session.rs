@@ -6,7 +6,6 @@ use super::{Health, OverloadStatus};
 
 /// A session with a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct SessionStatus {
     /// Name of the terminal in the hub's configuration; on a terminal, "hub".
     pub peer: String,
@@ -152,7 +151,6 @@ pub struct SessionStatus {
 
 /// A link of a multi-link session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct LinkStatus {
     /// Name of the link in the configuration.
     pub name: String,
@@ -178,7 +176,8 @@ pub struct LinkStatus {
 }
 
 impl LinkStatus {
-    pub(crate) fn new(name: &str, stats: &slacp::LinkStats, over_tcp: bool) -> Self {
+    /// The status of the link with this configured name.
+    pub fn new(name: &str, stats: &slacp::LinkStats, over_tcp: bool) -> Self {
         Self {
             name: name.to_owned(),
             address: stats.address.to_string(),
@@ -196,7 +195,6 @@ impl LinkStatus {
 
 /// A class's share of a session's rate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ClassStatus {
     /// Name of the class in the configuration.
     pub name: String,
@@ -216,7 +214,6 @@ pub struct ClassStatus {
 
 /// Traffic of a packet channel in a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ChannelStatus {
     /// Channel number, the same on both sides.
     pub channel: u8,

@@ -9,11 +9,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::figures::status::{
+use crate::Role;
+use crate::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, GatewayStatus, HubStatus,
-    LinkStatus, PolicyStatus, Role, SessionStatus, UsageStatus,
+    LinkStatus, PolicyStatus, SessionStatus, UsageStatus,
 };
-use crate::figures::table::{Family, Number, Table};
+use crate::table::{Family, Number, Table};
 
 /// The status at the time of a scrape, and a hub's accounts.
 #[derive(Debug)]

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figures::counters::GatewayCounters;
-use crate::figures::table::{Family, counter, gauge, table_of_figures};
+use crate::table::{Family, counter, gauge, table_of_figures};
 
 const PACKETS: Family = Family::counters(
     "skyhop_tunnel_packets",
@@ -20,25 +19,24 @@ const HTTP: Family =
 const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by outcome");
 
 table_of_figures! {
-    /// Traffic of a tunnel, in packets.
-    pub struct TunnelStatus from(counters: &GatewayCounters, prohibited: u64) {
+    /// Traffic of a tunnel, in packets. The tunnel fills it.
+    pub struct TunnelStatus {
         /// Packets sent over the hop.
-        to_hop: u64 = counters.packets_to_hop.get() => PACKETS.row("to_hop");
+        to_hop: u64 => PACKETS.row("to_hop");
         /// Packets received from the hop and passed to the kernel for routing.
-        from_hop: u64 = counters.packets_from_hop.get() => PACKETS.row("from_hop");
+        from_hop: u64 => PACKETS.row("from_hop");
         /// Part of `from_hop`, dropped because the egress rules deny the destination.
-        prohibited: u64 = prohibited => PACKETS.row("prohibited");
+        prohibited: u64 => PACKETS.row("prohibited");
         /// Packets from the hop that were dropped: the source is not behind its session, or the destination
         /// is another terminal and `mesh` is off.
-        foreign: u64 = counters.packets_foreign.get() => PACKETS.row("foreign");
+        foreign: u64 => PACKETS.row("foreign");
         /// Packets dropped: not routable, without a session that accepts them, or refused by the device.
-        dropped: u64 = counters.packets_dropped.get() => PACKETS.row("dropped");
+        dropped: u64 => PACKETS.row("dropped");
     }
 }
 
 /// skyhop's own TCP on the WAN side of a solo gateway, since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct StackStatus {
     /// Congestion controller of new connections, with its options.
     pub controller: String,
@@ -98,7 +96,7 @@ table_of_figures! {
 
 impl DnsStatus {
     /// Builds the status of a hub.
-    pub(crate) fn of_hub(questions: u64, failed: u64) -> Self {
+    pub fn of_hub(questions: u64, failed: u64) -> Self {
         Self { questions, failed, ..Self::default() }
     }
 }
@@ -144,7 +142,7 @@ table_of_figures! {
 
 impl HttpStatus {
     /// The status of a hub, which saves its terminals bytes, but no round trips.
-    pub(crate) fn of_hub(
+    pub fn of_hub(
         requests: u64,
         reused: u64,
         stats: &http_cache::CacheStats,
@@ -194,7 +192,6 @@ fn oldest_s(stats: &bundles::AgentStats, now: u64) -> f64 {
 
 /// A bundle in the store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct BundleStatus {
     /// Identity of the bundle, in 32 hexadecimal digits.
     pub id: String,
@@ -214,7 +211,6 @@ pub struct BundleStatus {
 
 /// State of the DLEP session with the modem (RFC 8175).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DlepStatus {
     /// `looking`, `connecting`, `initializing`, `up`, `ending` or `stopped`.
     pub state: String,
@@ -236,7 +232,6 @@ pub struct DlepStatus {
 
 /// A destination on the modem's link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DlepDestination {
     /// Link-layer (MAC) address, by which the modem identifies it.
     pub mac: String,

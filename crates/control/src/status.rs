@@ -14,14 +14,11 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use crate::role::Role;
-
 pub use accounts::accounts_text;
 pub use connection::{ConnectionBottleneck, ConnectionStatus};
-use pep::admission::BypassHistory;
-pub use pep::admission::BypassReason;
-use serde::Deserialize;
-use serde::Serialize;
+use pep::accounting::TrafficUsage;
+use pep::admission::{BypassHistory, BypassReason};
+use serde::{Deserialize, Serialize};
 pub use services::{
     BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
     TunnelStatus,
@@ -29,6 +26,8 @@ pub use services::{
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
+
+use crate::Role;
 
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +41,6 @@ pub struct LogLoss {
 /// Snapshot of a gateway's state. It is built on request, so that an idle gateway spends no time on it and
 /// all figures are of the same moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct GatewayStatus {
     /// Version of the program that runs.
     pub version: String,
@@ -127,7 +125,6 @@ pub struct GatewayStatus {
 
 /// A hub of a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct HubStatus {
     /// Name, as in the configuration.
     pub name: String,
@@ -146,7 +143,6 @@ pub struct HubStatus {
 
 /// The key that replaces a hub's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct NextKeyStatus {
     /// The new public key (base64).
     pub key: String,
@@ -162,7 +158,6 @@ pub struct NextKeyStatus {
 
 /// A thread that carries sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct WorkerStatus {
     /// Number of sessions on this thread.
     pub sessions: u64,
@@ -172,7 +167,6 @@ pub struct WorkerStatus {
 
 /// State of the interception of new connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct InterceptionStatus {
     /// True while new connections are intercepted.
     pub on: bool,
@@ -190,7 +184,6 @@ pub struct InterceptionStatus {
 
 /// Clients whose redirected SYNs were never answered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct UnansweredStatus {
     /// Number of these clients: addresses, or /64 of IPv6.
     pub clients: u64,
@@ -200,7 +193,6 @@ pub struct UnansweredStatus {
 
 /// Totals of the bypasses for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct BypassStatus {
     /// Reason that these bypasses have in common.
     pub why: BypassReason,
@@ -264,9 +256,15 @@ pub struct UsageStatus {
     pub connections: u64,
 }
 
+impl From<UsageStatus> for TrafficUsage {
+    fn from(status: UsageStatus) -> Self {
+        let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
+        Self { bytes_to, bytes_from, packets_to, packets_from, connections }
+    }
+}
+
 /// Counters of a policy since it was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct PolicyStatus {
     /// Name in the configuration, or its number.
     pub name: String,
@@ -280,7 +278,6 @@ pub struct PolicyStatus {
 
 /// Data that waits for the hop, and forecasts of further data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DemandStatus {
     /// Bytes that wait in all sessions: stream data within the peer's credit, and packets of the tunnel.
     pub waiting_bytes: u64,
@@ -296,7 +293,6 @@ pub struct DemandStatus {
 
 /// Totals over all connections since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct TrafficStatus {
     /// Connections carried so far, opened by either side.
     pub connections: u64,
@@ -341,7 +337,6 @@ pub struct TrafficStatus {
 
 /// Totals of compressed streams since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompressionStatus {
     /// Streams that both sides have agreed to compress where that pays, opened by either.
     pub streams: u64,
@@ -359,7 +354,6 @@ pub struct CompressionStatus {
 
 /// Resources held, and their limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct MemoryStatus {
     /// Stream data not yet acknowledged or read; without a hop, data in pipes.
     pub held_bytes: u64,

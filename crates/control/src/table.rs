@@ -92,7 +92,8 @@ pub(crate) trait Table: Sized + 'static {
 }
 
 /// Declares a part of the status from its table: `field: type = source => metric;`, where the metric may
-/// be missing. The source is an expression over the arguments in `from(…)`.
+/// be missing. The source is an expression over the arguments in `from(…)`; without these, the part is filled
+/// by whoever counts.
 macro_rules! table_of_figures {
     (
         $(#[$meta:meta])*
@@ -103,25 +104,38 @@ macro_rules! table_of_figures {
             )+
         }
     ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[non_exhaustive]
-        pub struct $Name {
-            $( $(#[$about])* pub $field: $Type, )+
+        $crate::table::table_of_figures! {
+            $(#[$meta])*
+            pub struct $Name { $( $(#[$about])* $field: $Type $(=> $metric)?; )+ }
         }
 
         impl $Name {
             /// Reads each figure from where it is counted.
-            pub(crate) fn new($($source: $Source),+) -> Self {
+            pub fn new($($source: $Source),+) -> Self {
                 Self { $( $field: $value, )+ }
             }
         }
+    };
+    (
+        $(#[$meta:meta])*
+        pub struct $Name:ident {
+            $(
+                $(#[$about:meta])*
+                $field:ident: $Type:ty $(=> $metric:expr)?;
+            )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub struct $Name {
+            $( $(#[$about])* pub $field: $Type, )+
+        }
 
-        impl $crate::figures::table::Table for $Name {
-            const FIGURES: &'static [$crate::figures::table::Figure<Self>] = &[
-                $( $( $crate::figures::table::Figure {
+        impl $crate::table::Table for $Name {
+            const FIGURES: &'static [$crate::table::Figure<Self>] = &[
+                $( $( $crate::table::Figure {
                     metric: $metric,
-                    number: |status| $crate::figures::table::Number::from(status.$field),
+                    number: |status| $crate::table::Number::from(status.$field),
                 }, )? )+
             ];
         }
