@@ -28,6 +28,7 @@ pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
 
 use crate::Role;
+use crate::table::{Family, counter, table_of_figures};
 
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,20 +241,33 @@ pub struct AccountStatus {
     pub exhausted: Option<String>,
 }
 
-/// Traffic of a terminal in a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UsageStatus {
-    /// Bytes of connections and packets to the terminal.
-    pub bytes_to: u64,
-    /// Bytes of connections and packets from the terminal.
-    pub bytes_from: u64,
-    /// Packets of the tunnel to the terminal.
-    pub packets_to: u64,
-    /// Packets of the tunnel from the terminal.
-    pub packets_from: u64,
-    /// Connections opened by either side.
-    pub connections: u64,
+const ACCOUNT_BYTES: Family = Family::counters(
+    "skyhop_account_bytes",
+    "direction",
+    "Bytes of connections and packets to and from terminals, since their accounts began",
+);
+const ACCOUNT_PACKETS: Family = Family::counters(
+    "skyhop_account_packets",
+    "direction",
+    "Packets carried whole to and from terminals",
+);
+
+table_of_figures! {
+    /// Traffic of a terminal in a class.
+    #[derive(Copy, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct UsageStatus from(usage: &TrafficUsage) {
+        /// Bytes of connections and packets to the terminal.
+        bytes_to: u64 = usage.bytes_to => ACCOUNT_BYTES.row("to");
+        /// Bytes of connections and packets from the terminal.
+        bytes_from: u64 = usage.bytes_from => ACCOUNT_BYTES.row("from");
+        /// Packets of the tunnel to the terminal.
+        packets_to: u64 = usage.packets_to => ACCOUNT_PACKETS.row("to");
+        /// Packets of the tunnel from the terminal.
+        packets_from: u64 = usage.packets_from => ACCOUNT_PACKETS.row("from");
+        /// Connections opened by either side.
+        connections: u64 = usage.connections => counter("skyhop_account_connections", "Connections of terminals");
+    }
 }
 
 impl From<UsageStatus> for TrafficUsage {
@@ -408,7 +422,7 @@ mod tests {
             queue_wait: Duration::from_micros(2500),
             ..slacp::ChannelStats::default()
         };
-        let status = ChannelStatus::from(&stats);
+        let status = ChannelStatus::new(0, None, &stats);
         let ours = [
             status.packets_sent,
             status.dropped_full,

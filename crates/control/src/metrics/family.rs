@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::Role;
 use crate::status::{
-    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, GatewayStatus, HubStatus,
-    LinkStatus, PolicyStatus, SessionStatus, UsageStatus,
+    AccountStatus, ChannelStatus, CompressionStatus, GatewayStatus, HubStatus, PolicyStatus,
+    SessionStatus, UsageStatus,
 };
 use crate::table::{Family, Number, Table};
 
@@ -25,114 +25,6 @@ pub(super) struct MetricsSnapshot {
 
 type MetricLabels = Vec<(&'static str, String)>;
 
-/// A per-session metric: name, help, value.
-type SessionFigure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
-type SessionCount = (&'static str, &'static str, fn(&SessionStatus) -> u64);
-
-const FIGURES: &[SessionFigure] = &[
-    ("reachable", "1 if the peer answers", |s| f64::from(u8::from(s.reachable))),
-    ("over_tcp", "1 while the packets go over TCP, because UDP is blocked", |s| {
-        f64::from(u8::from(s.over_tcp))
-    }),
-    ("age_seconds", "Age of the session", |s| s.since_s),
-    ("rtt_seconds", "Smoothed round-trip time of the hop", |s| s.rtt_ms / 1e3),
-    ("rate_bits_per_second", "Rate at which this side sends", |s| s.rate_bit_s as f64),
-    ("rate_tripped", "1 while losses lower a configured or reported rate", |s| {
-        f64::from(u8::from(s.rate_state.as_deref() == Some("tripped")))
-    }),
-    ("rate_exceeds_link", "1 while the configured or reported rate exceeds the link", |s| {
-        f64::from(u8::from(s.overload.is_some()))
-    }),
-    (
-        "carried_bits_per_second",
-        "What the link carries of a rate that exceeds it; 0 otherwise",
-        |s| s.overload.map_or(0.0, |overload| overload.carries_bit_s as f64),
-    ),
-    ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
-        s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
-    }),
-    ("queue_seconds", "Measured queueing delay of the path", |s| s.queue_ms / 1e3),
-    ("loss_ratio", "Recent share of packets lost by the link", |s| s.loss),
-    ("streams", "Open streams", |s| s.streams as f64),
-    ("held_to_send_bytes", "Bytes held until the peer acknowledges them", |s| {
-        s.held_to_send_bytes as f64
-    }),
-    ("held_to_read_bytes", "Bytes held until they are read", |s| s.held_to_read_bytes as f64),
-];
-
-const COUNTS: &[SessionCount] = &[
-    ("packets_sent", "Packets sent", |s| s.packets_sent),
-    ("sent_bytes", "Bytes of IP packets sent", |s| s.bytes_sent),
-    ("packets_received", "Packets received", |s| s.packets_received),
-    ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
-    ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
-    ("rate_trips", "Times that losses lowered a configured or reported rate", |s| s.trips),
-    ("capacity_falls", "Times that the measured capacity has fallen", |s| s.capacity_falls),
-    ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
-    ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
-    ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
-    ("padding_bytes", "Bytes of padding sent to measure the path", |s| s.padding_bytes),
-    ("ect_sent", "Packets sent as ECN-capable, ECT(0)", |s| s.ect_sent),
-    ("ce_reported", "Packets sent that the path marked with CE", |s| s.ce_reported),
-    ("ect_received", "Packets received with ECT(0)", |s| s.ect_received),
-    ("ce_received", "Packets received that the path marked with CE", |s| s.ce_received),
-    ("repairs_received", "FEC repairs received", |s| s.repairs_received),
-    ("acknowledgements", "Acknowledgements sent", |s| s.acknowledgements),
-    ("probes", "Probes sent because nothing was acknowledged for too long", |s| s.probes),
-    ("duplicates", "Duplicate packets received", |s| s.duplicates),
-    ("forged", "Packets that failed authentication", |s| s.forged),
-    ("outages", "Times that the peer ceased to answer", |s| s.outages),
-    ("key_changes", "Key renewals", |s| s.key_changes),
-];
-
-type LinkFigure = (&'static str, &'static str, fn(&LinkStatus) -> f64);
-type LinkCount = (&'static str, &'static str, fn(&LinkStatus) -> u64);
-
-const LINK_FIGURES: &[LinkFigure] = &[
-    ("works", "1 if packets arrive on the link", |l| f64::from(u8::from(l.works))),
-    ("over_tcp", "1 while the link's packets go over TCP, because UDP is blocked on it", |l| {
-        f64::from(u8::from(l.over_tcp))
-    }),
-    ("rtt_seconds", "Smoothed round-trip time of the link", |l| l.rtt_ms / 1e3),
-    ("rate_bits_per_second", "Rate at which this side sends on the link", |l| l.rate_bit_s as f64),
-    ("loss_ratio", "Recent share of packets lost on the link", |l| l.loss),
-];
-
-const LINK_COUNTS: &[LinkCount] = &[
-    ("sent_bytes", "Bytes of IP packets sent on the link", |l| l.sent_bytes),
-    ("received_bytes", "Bytes of IP packets received on the link", |l| l.received_bytes),
-    ("packets_lost", "Packets lost on the link; their contents were sent again", |l| {
-        l.packets_lost
-    }),
-];
-
-type ClassCount = (&'static str, &'static str, fn(&ClassStatus) -> u64);
-type ChannelCount = (&'static str, &'static str, fn(&ChannelStatus) -> u64);
-
-const CLASS_COUNTS: &[ClassCount] = &[
-    ("sent_bytes", "Bytes of IP packets on the hop with new data", |c| c.sent_bytes),
-    ("guaranteed_sent_bytes", "The part of sent_bytes that the guaranteed rate covered", |c| {
-        c.guaranteed_sent_bytes
-    }),
-];
-
-const CHANNEL_COUNTS: &[ChannelCount] = &[
-    ("packets_sent", "Packets sent, without retransmissions", |c| c.packets_sent),
-    ("sent_bytes", "Bytes of packets sent", |c| c.sent_bytes),
-    ("compressed", "Packets sent without the headers that the peer knows", |c| c.compressed),
-    ("header_saved_bytes", "Bytes of headers that were not sent", |c| c.header_saved_bytes),
-    ("retransmitted", "Packets, or parts, retransmitted", |c| c.retransmitted),
-    ("lost", "Packets, or parts, lost and not retransmitted", |c| c.lost),
-    ("dropped_full", "Packets dropped because the queue was full", |c| c.dropped_full),
-    ("dropped_aqm", "Packets dropped by CoDel", |c| c.dropped_aqm),
-    ("expired", "Packets dropped because they had waited too long", |c| c.expired),
-    ("packets_received", "Packets received and delivered", |c| c.packets_received),
-    ("received_bytes", "Bytes of packets received", |c| c.received_bytes),
-    ("recovered", "Packets, or parts, restored here by FEC", |c| c.recovered),
-    ("missing", "Packets given up as missing", |c| c.missing),
-    ("late", "Packets that arrived twice or too late", |c| c.late),
-];
-
 impl Collector for MetricsSnapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = FamilyEncoder(encoder);
@@ -141,11 +33,11 @@ impl Collector for MetricsSnapshot {
         bypass(&self.status, &mut families)?;
         policies(&self.status, &mut families)?;
         hubs(&self.status, &mut families)?;
-        families.table(&self.status.tunnel)?;
+        families.table(self.status.tunnel.as_ref())?;
         stack(&self.status, &mut families)?;
-        families.table(&self.status.dns)?;
-        families.table(&self.status.http)?;
-        families.table(&self.status.bundles)?;
+        families.table(self.status.dns.as_ref())?;
+        families.table(self.status.http.as_ref())?;
+        families.table(self.status.bundles.as_ref())?;
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
@@ -185,34 +77,46 @@ impl FamilyEncoder<'_> {
     }
 
     /// Encodes the figures of a part of the status, if it is there. The rows of a family come together.
-    fn table<S: Table>(&mut self, part: &Option<S>) -> fmt::Result {
+    fn table<S: Table>(&mut self, part: Option<&S>) -> fmt::Result {
         let Some(part) = part else { return Ok(()) };
-        let mut families: Vec<Family> = Vec::new();
-        for figure in S::FIGURES {
-            if !families.contains(&figure.metric.family) {
-                families.push(figure.metric.family);
+        for family in S::families() {
+            let rows = rows(&family, &[(Vec::new(), part)]);
+            match (family.label, &rows[..]) {
+                (None, [(_, number)]) => self.single(&family, *number)?,
+                _ => self.family(&family, rows)?,
             }
-        }
-        for family in families {
-            let figures = S::FIGURES.iter().filter(|figure| figure.metric.family == family);
-            let numbers: Vec<_> =
-                figures.map(|figure| (figure.metric.value, (figure.number)(part))).collect();
-            self.family(&family, &numbers)?;
         }
         Ok(())
     }
 
-    /// Encodes the metrics of a family, each with the value of its label.
-    fn family(&mut self, family: &Family, numbers: &[(&str, Number)]) -> fmt::Result {
-        let Family { name, help, label: name_of_label, is_counter } = *family;
-        match (name_of_label, numbers) {
-            (Some(of), _) => {
-                let rows = numbers.iter().map(|(value, number)| (label(of, value), number.count()));
-                self.counter(name, help, &rows.collect::<Vec<_>>())
-            }
-            (None, [(_, number), ..]) if is_counter => self.total(name, help, number.count()),
-            (None, [(_, number), ..]) => self.one(name, help, number.measure()),
-            (None, []) => Ok(()),
+    /// Encodes the figures of parts that a gateway may have several of, each with its labels. Families for
+    /// which `is_first` holds precede the others.
+    fn tables<S: Table>(
+        &mut self,
+        parts: &[(MetricLabels, &S)],
+        is_first: fn(&Family) -> bool,
+    ) -> fmt::Result {
+        let mut families = S::families();
+        families.sort_by_key(|family| !is_first(family));
+        families.iter().try_for_each(|family| self.family(family, rows(family, parts)))
+    }
+
+    fn family(&mut self, family: &Family, rows: Vec<(MetricLabels, Number)>) -> fmt::Result {
+        let Family { name, help, is_counter, .. } = *family;
+        let rows = rows.into_iter();
+        if is_counter {
+            let rows = rows.map(|(labels, number)| (labels, number.count()));
+            self.counter(name, help, &rows.collect::<Vec<_>>())
+        } else {
+            let rows = rows.map(|(labels, number)| (labels, number.measure()));
+            self.gauge(name, help, &rows.collect::<Vec<_>>())
+        }
+    }
+
+    fn single(&mut self, family: &Family, number: Number) -> fmt::Result {
+        match family.is_counter {
+            true => self.total(family.name, family.help, number.count()),
+            false => self.one(family.name, family.help, number.measure()),
         }
     }
 
@@ -227,6 +131,18 @@ impl FamilyEncoder<'_> {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(encoder)
     }
+}
+
+/// The metrics of a family in each of these parts, labelled as the part, and with the family's own label.
+fn rows<S: Table>(family: &Family, parts: &[(MetricLabels, &S)]) -> Vec<(MetricLabels, Number)> {
+    let mut rows = Vec::new();
+    for (labels, part) in parts {
+        for figure in S::FIGURES.iter().filter(|figure| figure.metric.family == *family) {
+            let own = family.label.map(|name| (name, figure.metric.value.to_owned()));
+            rows.push((labels.iter().cloned().chain(own).collect(), (figure.number)(part)));
+        }
+    }
+    rows
 }
 
 fn label(name: &'static str, value: &str) -> MetricLabels {
@@ -402,16 +318,8 @@ fn modem(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Resul
 
 fn sessions(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     families.one("skyhop_sessions", "Sessions that are up", status.sessions.len() as f64)?;
-    let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
-    for (name, help, figure) in FIGURES {
-        let rows: Vec<_> = sessions().map(|(labels, session)| (labels, figure(session))).collect();
-        families.gauge(&format!("skyhop_session_{name}"), help, &rows)?;
-    }
-    for (name, help, count) in COUNTS {
-        let rows: Vec<_> = sessions().map(|(labels, session)| (labels, count(session))).collect();
-        families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
-    }
-    Ok(())
+    let rows = status.sessions.iter().map(|session| (label("peer", &session.peer), session));
+    families.tables(&rows.collect::<Vec<_>>(), |family| !family.is_counter)
 }
 
 /// A hub's terminals, with and without a session, and unknown machines.
@@ -434,29 +342,10 @@ fn terminals(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::R
     families.one("skyhop_refused_terminals", help, status.strangers.len() as f64)
 }
 
-/// A direction, and the traffic in it.
-type UsageCount = (&'static str, fn(&UsageStatus) -> u64);
-
 /// Traffic of the terminals, and their quotas. A terminal that is no longer permitted goes by its
 /// key.
 fn accounts(accounts: &[AccountStatus], families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let rows = |counts: [UsageCount; 2]| -> Vec<(MetricLabels, u64)> {
-        let directions = move |(labels, usage): (MetricLabels, &UsageStatus)| {
-            counts.map(|(direction, count)| {
-                ([&labels[..], &[("direction", direction.to_owned())]].concat(), count(usage))
-            })
-        };
-        used(accounts).flat_map(directions).collect()
-    };
-    let bytes = rows([("to", |usage| usage.bytes_to), ("from", |usage| usage.bytes_from)]);
-    let help = "Bytes of connections and packets to and from terminals, since their accounts began";
-    families.counter("skyhop_account_bytes", help, &bytes)?;
-    let packets = rows([("to", |usage| usage.packets_to), ("from", |usage| usage.packets_from)]);
-    let help = "Packets carried whole to and from terminals";
-    families.counter("skyhop_account_packets", help, &packets)?;
-    let connections: Vec<_> =
-        used(accounts).map(|(labels, usage)| (labels, usage.connections)).collect();
-    families.counter("skyhop_account_connections", "Connections of terminals", &connections)?;
+    families.tables(&used(accounts).collect::<Vec<_>>(), |family| family.is_counter)?;
     let quotas = |figure: fn(&AccountStatus) -> Option<u64>| -> Vec<(MetricLabels, f64)> {
         let row = |account: &AccountStatus| {
             Some((label("terminal", display_name(account)), figure(account)? as f64))
@@ -485,73 +374,36 @@ fn display_name(account: &AccountStatus) -> &str {
 }
 
 fn classes(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let rows = |count: fn(&ClassStatus) -> u64| {
-        let all = status.sessions.iter().flat_map(|session| {
-            session.classes.iter().map(move |class| {
-                (vec![("peer", session.peer.clone()), ("class", class.name.clone())], count(class))
-            })
-        });
-        all.collect::<Vec<_>>()
-    };
-    for (name, help, count) in CLASS_COUNTS {
-        families.counter(&format!("skyhop_class_{name}"), help, &rows(*count))?;
-    }
-    let waiting = rows(|class| class.waiting_bytes);
-    let waiting: Vec<_> =
-        waiting.into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
-    families.gauge("skyhop_class_waiting_bytes", "Bytes waiting in the class", &waiting)
+    let rows = parts_of(status, |session| &session.classes, |class| label("class", &class.name));
+    families.tables(&rows, |family| family.is_counter)
 }
 
 fn links(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let all = || {
-        let of = |session: &'_ SessionStatus| {
-            let labels =
-                |link: &str| vec![("peer", session.peer.clone()), ("link", link.to_owned())];
-            let links = session.links.clone().into_iter();
-            links.map(|link| (labels(&link.name), link)).collect::<Vec<_>>()
-        };
-        status.sessions.iter().flat_map(of)
-    };
-    for (name, help, figure) in LINK_FIGURES {
-        let rows: Vec<_> = all().map(|(labels, link)| (labels, figure(&link))).collect();
-        families.gauge(&format!("skyhop_link_{name}"), help, &rows)?;
-    }
-    for (name, help, count) in LINK_COUNTS {
-        let rows: Vec<_> = all().map(|(labels, link)| (labels, count(&link))).collect();
-        families.counter(&format!("skyhop_link_{name}"), help, &rows)?;
-    }
-    Ok(())
+    let rows = parts_of(status, |session| &session.links, |link| label("link", &link.name));
+    families.tables(&rows, |family| !family.is_counter)
 }
 
 /// Channels are labelled with the class that this side sends on them, if any.
 fn channels(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let all = || {
-        let of = |session| session_channels(session);
-        status.sessions.iter().flat_map(of).collect::<Vec<_>>()
+    let labels = |channel: &ChannelStatus| {
+        let class = channel.class.clone().unwrap_or_default();
+        vec![("channel", channel.channel.to_string()), ("class", class)]
     };
-    for (name, help, count) in CHANNEL_COUNTS {
-        let row = |(labels, channel)| (labels, count(channel));
-        let rows: Vec<_> = all().into_iter().map(row).collect();
-        families.counter(&format!("skyhop_channel_{name}"), help, &rows)?;
-    }
-    let waiting = |(labels, channel): (_, &ChannelStatus)| (labels, channel.waiting_bytes as f64);
-    let rows: Vec<_> = all().into_iter().map(waiting).collect();
-    families.gauge("skyhop_channel_waiting_bytes", "Bytes waiting to be sent", &rows)?;
-    let queueing = |(labels, channel): (_, &ChannelStatus)| (labels, channel.queue_ms / 1e3);
-    let rows: Vec<_> = all().into_iter().map(queueing).collect();
-    families.gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet", &rows)
+    let rows = parts_of(status, |session| &session.channels, labels);
+    families.tables(&rows, |family| family.is_counter)
 }
 
-fn session_channels(
-    session: &SessionStatus,
-) -> impl Iterator<Item = (MetricLabels, &ChannelStatus)> {
-    session.channels.iter().map(|channel| {
-        let class = channel.class.clone().unwrap_or_default();
-        let labels = vec![
-            ("peer", session.peer.clone()),
-            ("channel", channel.channel.to_string()),
-            ("class", class),
-        ];
-        (labels, channel)
-    })
+/// Parts of all sessions, labelled with the peer and `labels`.
+fn parts_of<S>(
+    status: &GatewayStatus,
+    parts: fn(&SessionStatus) -> &Vec<S>,
+    labels: impl Fn(&S) -> MetricLabels,
+) -> Vec<(MetricLabels, &S)> {
+    let labels =
+        |session: &SessionStatus, part| [label("peer", &session.peer), labels(part)].concat();
+    let all = status
+        .sessions
+        .iter()
+        .flat_map(|session| parts(session).iter().map(move |part| (session, part)));
+    all.map(|(session, part)| (labels(session, part), part)).collect()
 }

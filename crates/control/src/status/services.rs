@@ -20,6 +20,7 @@ const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by 
 
 table_of_figures! {
     /// Traffic of a tunnel, in packets. The tunnel fills it.
+    #[derive(Copy)]
     pub struct TunnelStatus {
         /// Packets sent over the hop.
         to_hop: u64 => PACKETS.row("to_hop");
@@ -62,6 +63,7 @@ pub struct StackStatus {
 
 table_of_figures! {
     /// DNS queries since the gateway started. A hub has `questions` and `failed` only.
+    #[derive(Copy)]
     pub struct DnsStatus from(stats: &names::NamesStats) {
         /// Queries of clients; on a hub, of terminals.
         questions: u64 = stats.questions => NAMES.row("asked");
@@ -104,6 +106,7 @@ impl DnsStatus {
 table_of_figures! {
     /// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, and those of its
     /// cache.
+    #[derive(Copy)]
     pub struct HttpStatus from(stats: &http_cache::CacheStats, plain: u64, disk_errors: u64) {
         /// Requests that the cache has examined.
         requests: u64 = stats.requests => HTTP.row("asked");
@@ -155,6 +158,7 @@ impl HttpStatus {
 
 table_of_figures! {
     /// Bundles since the gateway started.
+    #[derive(Copy)]
     pub struct BundlesStatus from(stats: &bundles::AgentStats, now: u64) {
         /// Number of bundles in the store.
         waiting: u64 = stats.waiting as u64 => gauge("skyhop_bundles_waiting", "Bundles in the store");

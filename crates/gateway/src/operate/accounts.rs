@@ -168,7 +168,7 @@ impl UsageForwarder {
             (used != TrafficUsage::default()).then(|| CarriedUsage {
                 key: format_public_key(&key),
                 class,
-                usage: usage(&used),
+                usage: UsageStatus::new(&used),
             })
         };
         let rows: Vec<CarriedUsage> = hop.take_usage().into_iter().filter_map(row).collect();
@@ -201,17 +201,7 @@ fn send(rows: &[CarriedUsage], to: &Path) {
 }
 
 fn classes(account: &TerminalAccount) -> BTreeMap<String, UsageStatus> {
-    account.classes.iter().map(|(name, used)| (name.clone(), usage(used))).collect()
-}
-
-fn usage(usage: &TrafficUsage) -> UsageStatus {
-    UsageStatus {
-        bytes_to: usage.bytes_to,
-        bytes_from: usage.bytes_from,
-        packets_to: usage.packets_to,
-        packets_from: usage.packets_from,
-        connections: usage.connections,
-    }
+    account.classes.iter().map(|(name, used)| (name.clone(), UsageStatus::new(used))).collect()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::protocol::ControlAnswer;
 use control::status::{
@@ -20,7 +21,6 @@ use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::figures::connections::{ConnectionOrigin, LiveConnection};
 use crate::hop::Hop;
-use crate::hop::peers::ms;
 use crate::intercept::intake::Intake;
 use crate::intercept::policy;
 use crate::socket_options;
@@ -209,6 +209,10 @@ fn strangers(now: Instant, hop: &Hop) -> Vec<StrangerStatus> {
     let mut strangers = hop.strangers(now);
     strangers.sort_by_key(|stranger| Reverse(stranger.last));
     strangers.iter().map(|stranger| stranger_status(now, stranger)).collect()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 fn stranger_status(now: Instant, stranger: &Stranger) -> StrangerStatus {
