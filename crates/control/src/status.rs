@@ -28,7 +28,7 @@ pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
 
 use crate::Role;
-use crate::table::{Family, counter, table_of_figures};
+use crate::table::{Family, counter, gauge, table_of_figures};
 
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,17 +277,19 @@ impl From<UsageStatus> for TrafficUsage {
     }
 }
 
-/// Counters of a policy since it was set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyStatus {
-    /// Name in the configuration, or its number.
-    pub name: String,
-    /// Action of the policy: `split`, `tunnel` or `bypass`.
-    pub action: String,
-    /// SYNs: new connections, including failed attempts.
-    pub connections: u64,
-    /// Packets other than TCP that the policy decided.
-    pub packets: u64,
+table_of_figures! {
+    /// Counters of a policy since it was set.
+    #[derive(Eq)]
+    pub struct PolicyStatus {
+        /// Name in the configuration, or its number.
+        name: String;
+        /// Action of the policy: `split`, `tunnel` or `bypass`.
+        action: String;
+        /// SYNs: new connections, including failed attempts.
+        connections: u64 => counter("skyhop_policy_connections", "SYNs that a policy decided");
+        /// Packets other than TCP that the policy decided.
+        packets: u64 => counter("skyhop_policy_packets", "Other packets that a policy decided");
+    }
 }
 
 /// Data that waits for the hop, and forecasts of further data.
@@ -366,23 +368,25 @@ pub struct CompressionStatus {
     pub malformed: u64,
 }
 
-/// Resources held, and their limits.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryStatus {
-    /// Stream data not yet acknowledged or read; without a hop, data in pipes.
-    pub held_bytes: u64,
-    /// Above this, new connections pass unaccelerated. Key `total_memory`.
-    pub limit_bytes: u64,
-    /// Resident memory of the process.
-    pub resident_bytes: u64,
-    /// Number of live connections, at most `connections_limit`.
-    pub connections: u64,
-    /// Maximum number of connections. Key `max_connections`.
-    pub connections_limit: u64,
-    /// Number of descriptors that the process has open.
-    pub descriptors: u64,
-    /// Descriptor limit of the process.
-    pub descriptors_limit: u64,
+table_of_figures! {
+    /// Resources held, and their limits.
+    #[derive(Eq)]
+    pub struct MemoryStatus {
+        /// Stream data not yet acknowledged or read; without a hop, data in pipes.
+        held_bytes: u64 => gauge("skyhop_held_bytes", "Bytes held for streams and in pipes");
+        /// Above this, new connections pass unaccelerated. Key `total_memory`.
+        limit_bytes: u64 => gauge("skyhop_held_limit_bytes", "Held bytes above which no new connection is carried");
+        /// Resident memory of the process.
+        resident_bytes: u64 => gauge("skyhop_resident_bytes", "Resident memory of the process");
+        /// Number of live connections, at most `connections_limit`.
+        connections: u64;
+        /// Maximum number of connections. Key `max_connections`.
+        connections_limit: u64 => gauge("skyhop_connections_limit", "Limit of connections");
+        /// Number of descriptors that the process has open.
+        descriptors: u64 => gauge("skyhop_descriptors", "Open descriptors");
+        /// Descriptor limit of the process.
+        descriptors_limit: u64 => gauge("skyhop_descriptors_limit", "Limit of open descriptors");
+    }
 }
 
 #[cfg(test)]

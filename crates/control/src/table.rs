@@ -100,6 +100,11 @@ impl From<bool> for Number {
     }
 }
 
+/// A figure of a row: 0 without a value.
+pub(crate) fn or_zero(figure: &Option<u64>) -> u64 {
+    figure.unwrap_or_default()
+}
+
 /// A figure of the status `S` that is a metric, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figure<S> {
@@ -211,7 +216,7 @@ mod tests {
             /// A field with two metrics.
             rate: Option<u64> = Some(7)
                 => gauge("rate_known", "1 if the rate is known"), Option::is_some
-                => gauge("rate", "The rate").before("fates"), |rate: &Option<u64>| rate.unwrap_or(0);
+                => gauge("rate", "The rate").before("fates"), or_zero;
             /// The family's other figure.
             lost: u64 = 2 => FATES.row("lost");
         }

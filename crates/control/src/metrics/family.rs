@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::Role;
 use crate::status::{
-    AccountStatus, ChannelStatus, CompressionStatus, GatewayStatus, HubStatus, PolicyStatus,
-    SessionStatus, UsageStatus,
+    AccountStatus, ChannelStatus, CompressionStatus, GatewayStatus, HubStatus, SessionStatus,
+    UsageStatus,
 };
 use crate::table::{Family, Number, Table};
 
@@ -34,12 +34,12 @@ impl Collector for MetricsSnapshot {
         policies(&self.status, &mut families)?;
         hubs(&self.status, &mut families)?;
         families.table(self.status.tunnel.as_ref())?;
-        stack(&self.status, &mut families)?;
+        families.table(self.status.stack.as_ref())?;
         families.table(self.status.dns.as_ref())?;
         families.table(self.status.http.as_ref())?;
         families.table(self.status.bundles.as_ref())?;
-        bounds(&self.status, &mut families)?;
-        modem(&self.status, &mut families)?;
+        families.table(Some(&self.status.memory))?;
+        families.table(self.status.dlep.as_ref())?;
         sessions(&self.status, &mut families)?;
         terminals(&self.status, &mut families)?;
         classes(&self.status, &mut families)?;
@@ -240,17 +240,10 @@ fn bypass(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Resu
 }
 
 fn policies(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let rows = |count: fn(&PolicyStatus) -> u64| {
-        let labels = |policy: &PolicyStatus| {
-            vec![("policy", policy.name.clone()), ("action", policy.action.clone())]
-        };
-        let row = |policy| (labels(policy), count(policy));
-        status.policies.iter().map(row).collect::<Vec<_>>()
-    };
-    let connections = rows(|policy| policy.connections);
-    families.counter("skyhop_policy_connections", "SYNs that a policy decided", &connections)?;
-    let packets = rows(|policy| policy.packets);
-    families.counter("skyhop_policy_packets", "Other packets that a policy decided", &packets)
+    let rows = status.policies.iter().map(|policy| {
+        (vec![("policy", policy.name.clone()), ("action", policy.action.clone())], policy)
+    });
+    families.tables(&rows.collect::<Vec<_>>(), |family| family.is_counter)
 }
 
 fn hubs(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
@@ -263,57 +256,6 @@ fn hubs(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result
     };
     let rows: Vec<_> = status.hubs.iter().map(row).collect();
     families.gauge("skyhop_hub_state", "1 for the state of each hub of a terminal", &rows)
-}
-
-fn stack(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let Some(stack) = &status.stack else { return Ok(()) };
-    let kinds = [
-        ("opened", stack.opened),
-        ("accepted", stack.accepted),
-        ("snack", stack.snack),
-        ("sack", stack.sack),
-    ];
-    let rows = kinds.map(|(kind, count)| (label("kind", kind), count));
-    let help = "Connections of our own TCP: who opened them, and what their ends have agreed on";
-    families.counter("skyhop_stack_connections", help, &rows)?;
-    let help = "Segments retransmitted by connections of our own TCP that are over";
-    families.total("skyhop_stack_retransmissions", help, stack.retransmissions)?;
-    let help = "SYNs ignored because our own TCP had too many connections";
-    families.total("skyhop_stack_ignored", help, stack.ignored)
-}
-
-fn bounds(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let memory = &status.memory;
-    for (name, help, value) in [
-        ("skyhop_held_bytes", "Bytes held for streams and in pipes", memory.held_bytes),
-        (
-            "skyhop_held_limit_bytes",
-            "Held bytes above which no new connection is carried",
-            memory.limit_bytes,
-        ),
-        ("skyhop_resident_bytes", "Resident memory of the process", memory.resident_bytes),
-        ("skyhop_connections_limit", "Limit of connections", memory.connections_limit),
-        ("skyhop_descriptors", "Open descriptors", memory.descriptors),
-        ("skyhop_descriptors_limit", "Limit of open descriptors", memory.descriptors_limit),
-    ] {
-        families.one(name, help, value as f64)?;
-    }
-    Ok(())
-}
-
-fn modem(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
-    let Some(dlep) = &status.dlep else { return Ok(()) };
-    let up = f64::from(u8::from(dlep.state == "up"));
-    families.one("skyhop_dlep_up", "1 if the modem reports its rate", up)?;
-    let rate = dlep.rate_bit_s.unwrap_or(0) as f64;
-    families.one("skyhop_dlep_rate_bits_per_second", "Session-wide rate of the modem", rate)?;
-    let reachable = dlep.destinations.iter().filter(|destination| destination.up).count();
-    families.one(
-        "skyhop_dlep_destinations",
-        "Destinations of the modem that are up",
-        reachable as f64,
-    )?;
-    families.total("skyhop_dlep_sessions", "DLEP sessions with a modem", dlep.sessions)
 }
 
 fn sessions(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
@@ -396,7 +338,7 @@ fn channels(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Re
 /// Parts of all sessions, labelled with the peer and `labels`.
 fn parts_of<S>(
     status: &GatewayStatus,
-    parts: fn(&SessionStatus) -> &Vec<S>,
+    parts: fn(&SessionStatus) -> &[S],
     labels: impl Fn(&S) -> MetricLabels,
 ) -> Vec<(MetricLabels, &S)> {
     let labels =

@@ -6,7 +6,7 @@ use slacp::{ChannelStats, ClassRates, ClassStats, EcnState, LinkStats, RateState
 use units::BitRate;
 
 use super::{Health, OverloadStatus};
-use crate::table::{counter, gauge, table_of_figures};
+use crate::table::{counter, gauge, or_zero, table_of_figures};
 
 table_of_figures! {
     /// A session with a peer. The gateway adds what it knows besides the session's own counters.
@@ -191,10 +191,6 @@ fn is_tripped(state: &Option<String>) -> bool {
 
 fn carried_bit_s(overload: &Option<OverloadStatus>) -> u64 {
     overload.map_or(0, |overload| overload.carries_bit_s)
-}
-
-fn or_zero(figure: &Option<u64>) -> u64 {
-    figure.unwrap_or_default()
 }
 
 table_of_figures! {
