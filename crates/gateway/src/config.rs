@@ -10,6 +10,8 @@ pub(crate) mod permits;
 use std::fs;
 use std::path::Path;
 
+use control::Role;
+
 pub use self::cpu::has_aes;
 use config::{ConfigFile, FileKind, KeySource, RestartKeys, WrittenKeys};
 pub use config::{FileError, HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
@@ -17,7 +19,6 @@ use slacp::KeyPair;
 use zeroize::Zeroizing;
 
 use self::keys::{KeyError, PrivateKey, check_private, open_with_metadata, read_text};
-use crate::role::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
 ///

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use bundles::{BundleEndpoint, BundleId, BundleNodeId, BundlePurpose, FileName, NewBundle};
 use config::PermittedTerminals;
+use control::protocol::{
+    BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
+};
 use pep::fuzzing::bounded;
 use pep::handover::{ProcessNeed, RateDivision};
 use slacp::{KeyPair, PublicKey, ResetReason};
@@ -19,9 +22,6 @@ use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::tcp::datagrams;
 use crate::key_message::KeyMessage;
 use crate::operate::accounts::TerminalAccounts;
-use crate::operate::control::{
-    BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
-};
 use crate::services::enrolment::etcd::answer::read_whole_and_watched;
 use crate::services::enrolment::token::JoinToken;
 use crate::services::rotation::check_file;

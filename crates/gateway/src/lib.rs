@@ -22,7 +22,7 @@
 //! | `hop` | the endpoint's driver, its sockets, and the peers with sessions |
 //! | `stack` | skyhop's own TCP on the WAN side of a solo gateway |
 //! | `tun` | a network device of the gateway's, and the routes into it |
-//! | `figures` | counters, live connections, and the status built from them |
+//! | `figures` | counters, live and refused connections |
 //! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `services` | the features: names, HTTP, bundles, proxy, tunnel, DLEP, enrolment, key rotation |
@@ -52,7 +52,6 @@ mod operate;
 mod presence;
 mod refusal;
 mod relay;
-mod role;
 mod roles;
 pub mod runtime;
 mod services;
@@ -68,8 +67,7 @@ mod whole_file;
 pub use self::config::keys;
 pub use self::config::pair::PORT;
 pub use error::RunError;
-pub use figures::status;
-pub use operate::{control, log};
+pub use operate::{control_socket, log};
 pub use pep::egress::EgressRules;
 pub use pep::routes::TerminalQuota;
 pub use pep::traffic::Prefix;

@@ -1,13 +1,12 @@
 //! Operations of a running gateway, common to all roles: requests, limits, life cycle.
 //!
-//! Requests come from the [`control`] socket and the [`metrics`] server; their answers are computed
+//! Requests come from the [`control_socket`] and the [`metrics`] server; their answers are computed
 //! from [`crate::figures`] and the hop. [`notify`] reports to the service manager, [`log`] writes
 //! the log.
 
 pub(crate) mod accounts;
-pub mod control;
+pub mod control_socket;
 mod events;
-mod history;
 mod last_contacts;
 mod limits;
 pub mod log;

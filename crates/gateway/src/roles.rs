@@ -18,13 +18,14 @@ use std::io::{self, Write};
 use std::pin::pin;
 use std::time::Duration;
 
+use control::protocol::{ControlAnswer, ControlRequest};
+use control::status::GatewayStatus;
 use pep::handover::ProcessNeed;
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
-use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
+use crate::operate::control_socket::ControlCall;
 use crate::operate::{GatewayOperations, GatewayView, MainTask};
 use crate::services::{Services, Surroundings};
 

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{StackConfig, TunnelConfig};
+use control::status::StackStatus;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType,
@@ -41,7 +42,6 @@ use self::table::{StackTable, WanSelection};
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::StackStatus;
 use crate::intercept::routing::{self, PROTOCOL};
 use crate::presence;
 use crate::refusal::{KernelOperation, KernelRefusal};

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 
 use config::{ControlPath, OperationConfig, PermittedTerminal};
+use control::Role;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use os::netlink::RouteSocket;
@@ -27,7 +28,6 @@ use crate::clock;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::peers::PeerTable;
 use crate::operate::GatewayOperations;
-use crate::role::Role;
 use crate::services::{Surroundings, Uplink};
 
 pub(crate) use self::ends::{

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use gateway::control::BundleOffer;
-use gateway::status::BundleStatus;
+use control::protocol::BundleOffer;
+use control::status::BundleStatus;
 
 use self::client::BundleClient;
 use crate::print;

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use gateway::control::{ControlAnswer, ControlClient, ControlRequest};
-use gateway::status::{GatewayStatus, accounts_text};
+use control::protocol::{ControlAnswer, ControlRequest};
+use control::status::{GatewayStatus, accounts_text};
+use gateway::control_socket::ControlClient;
 use units::BitRate;
 
 use crate::output::{StdoutReader, print, print_to_reader};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use gateway::control::{ControlClient, ControlError};
-use gateway::status::Role;
+use control::Role;
+use gateway::control_socket::{ControlClient, ControlError};
 
 /// Options of commands for a running gateway.
 #[derive(clap::Args)]

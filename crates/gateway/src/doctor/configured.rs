@@ -10,6 +10,8 @@ use config::{
     HttpConfig, HubConfig, InterceptConfig, LinkConfig, ModemLocation, OperationConfig, SecureDns,
     SoloConfig, TerminalConfig, TlsFiles,
 };
+use control::Role;
+use control::status::{DlepStatus, GatewayStatus};
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use slacp::Rate;
@@ -19,7 +21,6 @@ use super::running::RunningGateway;
 use super::{CheckFinding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
-use crate::figures::status::{DlepStatus, GatewayStatus, Role};
 use crate::hop::udp;
 use crate::presence::absent_interfaces;
 use crate::side_settings::SocketSettings;
@@ -431,11 +432,11 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 #[cfg(test)]
 mod tests {
     use config::{DlepConfig, MetricsConfig};
+    use control::status::DlepStatus;
 
     use super::super::FindingSeverity;
     use super::*;
     use crate::config::keys::{PrivateKey, format_public_key};
-    use crate::figures::status::DlepStatus;
     use crate::testkit::in_namespace;
     use crate::whole_file::{self, PRIVATE};
 

@@ -1,9 +1,9 @@
 //! Checks of settings on this machine that affect intercepted connections.
 
 use config::InterceptConfig;
+use control::status::GatewayStatus;
 
 use super::CheckFinding;
-use crate::figures::status::GatewayStatus;
 use crate::intercept::bridges::find_filtered;
 use crate::intercept::firewall;
 
@@ -43,8 +43,9 @@ pub(super) fn unanswered(status: &GatewayStatus) -> Option<CheckFinding> {
 
 #[cfg(test)]
 mod tests {
+    use control::status::{InterceptionStatus, UnansweredStatus};
+
     use super::*;
-    use crate::figures::status::{InterceptionStatus, UnansweredStatus};
 
     #[test]
     fn clients_without_answers_are_reported_with_what_may_be_the_cause() {

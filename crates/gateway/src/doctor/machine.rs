@@ -11,7 +11,7 @@ use crate::clock;
 use crate::intercept::firewall;
 use crate::intercept::netfilter::GatewaySlot;
 use crate::intercept::routing::is_loopback_up;
-use crate::operate::control::check_default;
+use crate::operate::control_socket::check_default;
 use crate::refusal::{KernelOperation, KernelRefusal, without_v6};
 
 /// Oldest kernel with all features that interception needs: the last one is nftables tables with an owner.

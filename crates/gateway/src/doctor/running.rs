@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use config::{ControlPath, OperationConfig, TerminalConfig};
+use control::Role;
+use control::protocol::{ControlAnswer, ControlRequest};
+use control::status::{GatewayStatus, SessionStatus};
 use slacp::PublicKey;
 
 use super::{CheckFinding, hub};
 use crate::config::keys::format_public_key;
-use crate::figures::status::{GatewayStatus, Role, SessionStatus};
-use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest, default_directories};
+use crate::operate::control_socket::{ControlClient, default_directories};
 use crate::services::rotation::HubKeys;
 
 const CHECK: &str = "running";

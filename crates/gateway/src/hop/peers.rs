@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::LinkConfig;
+use control::status::{OverloadStatus, SessionStatus};
 use pep::dlep::DlepReport;
 use pep::rates::{RateChange, ReportedRates};
-use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, SessionStats};
+use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId};
 use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
-use crate::figures::status::{OverloadStatus, SessionStatus};
 use crate::hop::Hop;
 
 /// The peers with sessions, and the rates that modems or operators have reported.
@@ -345,7 +345,7 @@ impl PeerTable {
                 told_for_s: reported.map(|validity| validity.left.as_secs_f64()),
                 told_age_s: reported.map(|validity| validity.age.as_secs_f64()),
                 told_bit_s: reported.map(|validity| validity.reported.bits_per_second()),
-                ..status_of_stats(&stats)
+                ..SessionStatus::new(&stats)
             })
         };
         self.up.iter().filter_map(row).collect()
@@ -373,72 +373,6 @@ fn source_in_use(configured: &'static str, state: RateState) -> &'static str {
 
 fn display_name(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
     names.get(key).cloned().unwrap_or_else(|| format!("{key:?}"))
-}
-
-fn status_of_stats(stats: &SessionStats) -> SessionStatus {
-    SessionStatus {
-        rtt_ms: ms(stats.rtt),
-        min_rtt_ms: stats.min_rtt.map(ms),
-        rate_bit_s: stats.rate.bits_per_second(),
-        rate_state: state(stats.rate_state).map(str::to_owned),
-        trips: stats.trips,
-        overload: stats.overload.as_ref().map(OverloadStatus::from),
-        capacity_falls: stats.capacity_falls,
-        capacity_bit_s: stats.capacity.map(BitRate::bits_per_second),
-        queue_ms: ms(stats.queue),
-        loss: stats.loss,
-        packets_sent: stats.packets_sent,
-        bytes_sent: stats.bytes_sent,
-        packets_received: stats.packets_received,
-        bytes_received: stats.bytes_received,
-        packets_lost: stats.packets_lost,
-        probes: stats.probes,
-        recovered: stats.recovered,
-        repairs_sent: stats.repairs_sent,
-        repair_bytes: stats.repair_bytes,
-        padding_bytes: stats.padding_bytes,
-        padding_left_bytes: stats.padding_left,
-        ecn: ecn(stats.ecn).map(str::to_owned),
-        ect_sent: stats.ect_sent,
-        ce_reported: stats.ce_reported,
-        ect_received: stats.ect_received,
-        ce_received: stats.ce_received,
-        repairs_received: stats.repairs_received,
-        acknowledgements: stats.acknowledgements,
-        duplicates: stats.duplicates,
-        forged: stats.forged,
-        packet_bytes: stats.packet_size.get(),
-        key_changes: stats.key_changes,
-        streams: stats.streams as u64,
-        held_to_send_bytes: stats.held_to_send.get(),
-        held_to_read_bytes: stats.held_to_read.get(),
-        ..SessionStatus::default()
-    }
-}
-
-fn state(state: RateState) -> Option<&'static str> {
-    match state {
-        RateState::Blind => Some("blind"),
-        RateState::Confirming => Some("confirming"),
-        RateState::Resuming => Some("resuming"),
-        RateState::Cruising => Some("cruising"),
-        RateState::Draining => Some("draining"),
-        RateState::Tripped => Some("tripped"),
-        _ => None,
-    }
-}
-
-fn ecn(state: EcnState) -> Option<&'static str> {
-    match state {
-        EcnState::Testing => Some("testing"),
-        EcnState::Capable => Some("capable"),
-        EcnState::Failed => Some("failed"),
-        _ => None,
-    }
-}
-
-pub(crate) fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{InterceptConfig, SideConfig};
+use control::status::{InterceptionStatus, UnansweredStatus};
 use pep::admission::{AnswerWatch, BypassClock, BypassReason};
 use pep::traffic::{Prefix, TrafficPolicy};
 use units::Instant;
@@ -13,7 +14,6 @@ use units::Instant;
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::{InterceptionStatus, UnansweredStatus};
 use crate::intercept::answer_tap::LoggedPacket;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{ClientArrival, IntakeEvent, Interception};

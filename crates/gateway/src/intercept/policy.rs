@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use control::status::PolicyStatus;
 use pep::traffic::{PolicyAction, PolicyMatch, PolicySubject, TrafficPolicy};
 
-use crate::figures::status::PolicyStatus;
 use crate::intercept::rule::Term;
 
 /// Returns the terms of a match. The IP version comes first, since other terms depend on it.

@@ -7,6 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use config::PermittedTerminal;
+use control::protocol::{CarriedUsage, ControlRequest};
+use control::status::{AccountStatus, UsageStatus};
 use pep::accounting::{
     ExhaustedAction, Ledger, PeriodUsage, QuotaChange, TerminalAccount, TrafficUsage, VolumeQuota,
 };
@@ -15,10 +17,9 @@ use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;
 
-use super::control::{CarriedUsage, ControlClient, ControlRequest};
+use super::control_socket::ControlClient;
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::figures::status::{AccountStatus, UsageStatus};
 use crate::hop::Hop;
 use crate::whole_file::{self, PRIVATE};
 
@@ -167,7 +168,7 @@ impl UsageForwarder {
             (used != TrafficUsage::default()).then(|| CarriedUsage {
                 key: format_public_key(&key),
                 class,
-                usage: usage(&used),
+                usage: UsageStatus::new(&used),
             })
         };
         let rows: Vec<CarriedUsage> = hop.take_usage().into_iter().filter_map(row).collect();
@@ -200,17 +201,7 @@ fn send(rows: &[CarriedUsage], to: &Path) {
 }
 
 fn classes(account: &TerminalAccount) -> BTreeMap<String, UsageStatus> {
-    account.classes.iter().map(|(name, used)| (name.clone(), usage(used))).collect()
-}
-
-fn usage(usage: &TrafficUsage) -> UsageStatus {
-    UsageStatus {
-        bytes_to: usage.bytes_to,
-        bytes_from: usage.bytes_from,
-        packets_to: usage.packets_to,
-        packets_from: usage.packets_from,
-        connections: usage.connections,
-    }
+    account.classes.iter().map(|(name, used)| (name.clone(), UsageStatus::new(used))).collect()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -303,13 +294,6 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, TerminalAccount>> {
         ))
     };
     contents.terminals.into_iter().map(account).collect()
-}
-
-impl From<UsageStatus> for TrafficUsage {
-    fn from(status: UsageStatus) -> Self {
-        let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
-        Self { bytes_to, bytes_from, packets_to, packets_from, connections }
-    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use config::PermittedTerminal;
+use control::status::AbsentStatus;
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::{DownReason, Event, PublicKey};
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::figures::status::AbsentStatus;
 use crate::whole_file::{self, PRIVATE};
 
 /// Version of the file format.

@@ -3,10 +3,10 @@
 use std::fs;
 
 use config::OperationConfig;
+use control::Role;
+use control::status::MemoryStatus;
 use os::descriptor::raise_limit;
 use pep::admission::{ConnectionLimits, MachineResources};
-
-use crate::figures::status::{MemoryStatus, Role};
 
 /// Memory assumed if the machine does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 1 << 30;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use config::{LogFilter, LogFilterError};
+use control::status::LogLoss;
 use thiserror::Error;
 use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
@@ -14,7 +15,6 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::writer::LineQueue;
-use crate::figures::status::LogLoss;
 use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.

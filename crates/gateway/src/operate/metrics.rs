@@ -1,16 +1,13 @@
 //! Serves Prometheus metrics, the status as JSON, and the dashboard over HTTP. Read only.
 //!
 //! [`server`] holds the connections, and [`access`] controls the access. The page follows `/events`
-//! (server-sent events): [`live`] gets one status a second for all viewers, and [`viewer`] sends
-//! the changes to each.
+//! (server-sent events): [`live`] gets one status a second for all viewers, and sends each the changes. The
+//! texts are those of the crate `control`.
 
 mod access;
-mod family;
 mod live;
 mod page;
 mod server;
-mod text;
-mod viewer;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -29,6 +26,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use config::MetricsConfig;
+use control::dashboard::{ConnectionInterest, ShownConnections, ViewerQuery, hide_destinations};
+use control::metrics::{OPENMETRICS, PROMETHEUS, openmetrics, prometheus};
+use control::protocol::{ControlAnswer, ControlRequest};
+use control::status::GatewayStatus;
 use futures_util::stream;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::Deserialize;
@@ -38,13 +39,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::access::MetricsAccess;
-use self::live::{ConnectionInterest, LiveStatus, MAX_SHOWN, ShownConnections};
+use self::live::{LiveStatus, MAX_SHOWN};
 use self::server::{FollowFlag, REQUEST_TIMEOUT};
-use self::viewer::{Viewer, ViewerQuery};
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
-use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
+use crate::operate::control_socket::ControlCall;
 use crate::presence;
 
 /// A reader that accepts no data for this long loses its connection.
@@ -244,20 +243,19 @@ async fn metrics(
         // Only a hub has accounts.
         _ => Vec::new(),
     };
-    let text =
-        text::openmetrics(status, accounts).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let text = openmetrics(status, accounts).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     Ok(if accepts.contains("application/openmetrics-text") {
-        ([(CONTENT_TYPE, text::OPENMETRICS)], text).into_response()
+        ([(CONTENT_TYPE, OPENMETRICS)], text).into_response()
     } else {
-        ([(CONTENT_TYPE, text::PROMETHEUS)], text::prometheus(&text)).into_response()
+        ([(CONTENT_TYPE, PROMETHEUS)], prometheus(&text)).into_response()
     })
 }
 
 async fn json(State(shared): State<MetricsShared>) -> Result<Response, StatusCode> {
     let mut status = ask(&shared.calls, true).await?;
     if shared.live.hide_destinations {
-        status.connections.iter_mut().for_each(|all| live::hide(all));
+        status.connections.iter_mut().for_each(|all| hide_destinations(all));
     }
     let text = serde_json::to_string(&status).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
@@ -268,12 +266,11 @@ async fn events(
     Extension(follows): Extension<FollowFlag>,
     Query(query): Query<ViewerQuery>,
 ) -> Response {
-    let interest = query.interest(&shared.live.lock());
-    let Some(slot) = shared.live.admit(interest) else {
+    let Some(viewer) = shared.live.admit(query) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
     // A connection that follows events does not give way to newer ones.
-    let start = (Viewer::new(slot, query), follows.hold());
+    let start = (viewer, follows.hold());
     let messages = stream::unfold(start, async |(mut viewer, following)| {
         let message = viewer.next().await?;
         Some((Ok::<_, Infallible>(Event::default().data(message)), (viewer, following)))

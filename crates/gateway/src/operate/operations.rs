@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use config::{OperationConfig, PermittedTerminal};
 use config::{RestartKeys, WrittenKeys};
+use control::Role;
+use control::protocol::{CarriedUsage, ControlAnswer, ControlRequest};
+use control::status::GatewayStatus;
 use pep::accounting::{ExhaustedAction, QuotaChange};
 use pep::admission::{BypassReason, DrainDeadline};
 use pep::periodic::Periodic;
@@ -21,9 +24,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
 use super::accounts::{TerminalAccounts, UsageForwarder};
-use super::control::{
-    CarriedUsage, ControlAnswer, ControlCall, ControlClient, ControlRequest, ControlServer, path_of,
-};
+use super::control_socket::{ControlCall, ControlClient, ControlServer, path_of};
 use super::events::EventReader;
 use super::last_contacts::LastContacts;
 use super::limits::ProcessLimits;
@@ -34,7 +35,6 @@ use crate::clock;
 use crate::config::{restart_keys, written_keys};
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::{GatewayStatus, Role};
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
 use crate::hop::peers::PeerTable;

@@ -17,6 +17,8 @@ use std::time::Duration;
 use config::{
     HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
 };
+use control::protocol::{ControlAnswer, HandOverState};
+use control::status::GatewayStatus;
 use pep::admission::{BypassReason, TerminalQuotas};
 use pep::handover::ProcessNeed;
 use pep::periodic::Periodic;
@@ -34,12 +36,10 @@ use self::upgrade::{Predecessor, Stage, by_key_text, in_bits};
 use crate::config::pair::PORT;
 use crate::config::read_hub;
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::operate::control::{ControlAnswer, HandOverState};
 use crate::operate::{GatewayOperations, GatewayView};
 use crate::roles::RunningRole;
 use crate::roles::gateway::Report;

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::{HubAddress, TerminalConfig};
+use control::status::HubStatus;
 use pep::hubs::{HubId, HubSelection, HubStep};
 use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
@@ -15,7 +16,6 @@ use units::Instant;
 
 use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::figures::status::HubStatus;
 use crate::hop::Hop;
 use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;

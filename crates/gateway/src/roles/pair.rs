@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::{InterceptConfig, OperationConfig, TunnelConfig};
+use control::Role;
+use control::status::GatewayStatus;
 use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{Endpoint, PublicKey};
 use units::Instant;
@@ -13,7 +15,6 @@ use super::gateway::{Gateway, Report, Side, TrafficContext};
 use super::workers::Workers;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::GatewayStatus;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::PeerTable;
@@ -24,7 +25,6 @@ use crate::intercept::own::OwnAddresses;
 use crate::intercept::{ClientArrival, IntakeEvent, Interception};
 use crate::operate::{GatewayOperations, interception_status};
 use crate::relay::terms::DialPolicy;
-use crate::role::Role;
 use crate::services::tunnel::{Selection, Tunnel};
 
 /// The parts of one side of a pair, before they start.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::SoloConfig;
+use control::Role;
+use control::status::GatewayStatus;
 use pep::admission::BypassReason;
 use pep::egress::EgressRules;
 use pep::traffic::TrafficPolicy;
@@ -23,8 +25,6 @@ use crate::config::read_solo;
 use crate::error::RunError;
 use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::GatewayStatus;
-use crate::figures::status::Role;
 use crate::hop::peers::PeerTable;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::Scope;

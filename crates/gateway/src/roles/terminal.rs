@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use config::{TerminalConfig, TunnelConfig};
+use control::status::GatewayStatus;
 use pep::admission::{BypassReason, RefusalBackoff};
 use pep::egress::EgressRules;
 use pep::hubs::HubId;
@@ -18,7 +19,6 @@ use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::figures::connections::ConnectionOrigin;
-use crate::figures::status::GatewayStatus;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
 use crate::hop::{HopEvent, SessionStream};

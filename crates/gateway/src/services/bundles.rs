@@ -1,9 +1,9 @@
 //! A delay-tolerant node: drives the crate `bundles` with a disk, streams of the hop, and TCP.
 
-mod control;
 mod hop;
 mod incoming;
 mod node;
+mod requests;
 pub(crate) mod secure;
 mod store;
 mod tcpcl;
@@ -17,18 +17,18 @@ use std::time::Duration;
 
 use bundles::PeerId;
 use config::{BundlesConfig, NodeReach};
+use control::protocol::{ControlAnswer, ControlRequest};
+use control::status::{BundlesStatus, GatewayStatus};
 use slacp::{Destination, Event, ResetReason, SessionId, StreamOpening};
 use tokio::task::JoinSet;
 
-use self::control::BundleRequests;
 use self::node::{BundleNode, PeerLink};
+use self::requests::BundleRequests;
 use super::{Service, Surroundings, Uplink};
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::status::BundlesStatus;
-use crate::figures::status::GatewayStatus;
 use crate::hop::{Hop, SessionStream};
-use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
+use crate::operate::control_socket::ControlCall;
 use crate::presence;
 
 /// Limit of a peer's open streams, per bundle of its window: a stream ends some time after its

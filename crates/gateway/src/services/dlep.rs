@@ -12,12 +12,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use config::DlepConfig;
+use control::status::GatewayStatus;
 use units::BitRate;
 
 use self::client::DlepClient;
 use super::{Service, Surroundings};
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
 
 /// Rate of a session while a link with capacity on demand grants nothing. A first packet leaves at
 /// once in any case; more would only wait in the modem, while capacity is requested for packets

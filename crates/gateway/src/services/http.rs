@@ -24,6 +24,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::HttpConfig;
+use control::status::HttpStatus;
 use http_cache::OriginTimeout;
 use slacp::{Destination, StreamOpening};
 use tokio::net::TcpStream;
@@ -34,7 +35,6 @@ use self::conversation::HttpConnection;
 use self::kept::ResponseCache;
 use self::sites::SiteTable;
 use crate::figures::counters::Counter;
-use crate::figures::status::HttpStatus;
 use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal, SoloConfig, TerminalConfig};
+use control::status::GatewayStatus;
 use futures_util::future::select_all;
 use pep::accounting::ExhaustedAction;
 use pep::routes::TerminalSites;
@@ -19,12 +20,11 @@ use units::Instant;
 use crate::config::permits::TerminalPermits;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::GatewayStatus;
 use crate::hop::peers::PeerTable;
 use crate::hop::{Hop, SessionStream};
 use crate::intercept::ClientArrival;
 use crate::operate::accounts::TerminalAccounts;
-use crate::operate::control::ControlCall;
+use crate::operate::control_socket::ControlCall;
 use crate::relay;
 use crate::relay::dial::Dialer;
 use crate::relay::route::ClientRoute;
@@ -416,8 +416,9 @@ mod tests {
     use std::future::ready;
     use std::sync::Mutex;
 
+    use control::protocol::ControlRequest;
+
     use super::*;
-    use crate::operate::control::ControlRequest;
     use crate::testkit::{Hops, without_hop};
 
     /// A service that records what it gets.

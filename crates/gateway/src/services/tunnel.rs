@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use config::{InterceptConfig, TunnelConfig};
+use control::status::{GatewayStatus, TunnelStatus};
 use nix::net::if_::if_nametoindex;
 use pep::egress::EgressRules;
 use pep::routes::PacketPaths;
@@ -35,8 +36,6 @@ use units::Instant;
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::GatewayStatus;
-use crate::figures::status::TunnelStatus;
 use crate::hop::Hop;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
@@ -233,7 +232,14 @@ impl Tunnel {
     /// The tunnel's counters, with those of our table (`counts`).
     fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
         let prohibited = counts.get(REFUSED).copied().unwrap_or(0);
-        TunnelStatus::new(&self.port.counters, prohibited)
+        let counters = &self.port.counters;
+        TunnelStatus {
+            to_hop: counters.packets_to_hop.get(),
+            from_hop: counters.packets_from_hop.get(),
+            prohibited,
+            foreign: counters.packets_foreign.get(),
+            dropped: counters.packets_dropped.get(),
+        }
     }
 
     /// Connections and packets decided by each policy, and the number of prohibited packets.

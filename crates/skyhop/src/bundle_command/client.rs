@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use gateway::control::{
-    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, ControlClient, ControlRequest,
-    from_base64, to_base64,
+use control::protocol::{
+    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, to_base64,
 };
-use gateway::status::BundleStatus;
+use control::status::BundleStatus;
+use gateway::control_socket::ControlClient;
 
 use super::unexpected;
 

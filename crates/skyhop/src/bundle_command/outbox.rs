@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use gateway::control::BundleOffer;
+use control::protocol::BundleOffer;
 use serde::{Deserialize, Serialize};
 
 use super::client::BundleClient;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
+use control::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 use pep::accounting::{TrafficUsage, UsageTally};
 use pep::forecast::{ForecastCounts, MessageForecast};
 use pep::traffic::{ClassDefinition, DEFAULT_CLASS};
@@ -11,11 +12,10 @@ use slacp::{
     ChannelId, ClassId, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,
     SessionShare, SessionStats, Stranger, StreamId, StreamStats, TerminalContact,
 };
-use units::{BitRate, Instant};
+use units::Instant;
 
 use super::super::compression::CompressionTotals;
 use super::{CapacityDemand, Hop, PartState};
-use crate::figures::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
     /// Returns the demand of all sessions together, for a modem with capacity on demand.
@@ -101,15 +101,7 @@ impl Hop {
         let row = |(class, id): (&ClassDefinition, ClassId)| {
             let stats = state.endpoint.class_stats(session, id)?;
             let rates = state.endpoint.class_rates(session, id)?;
-            Some(ClassStatus {
-                name: class.name.clone(),
-                weight: class.share.weight,
-                guaranteed_bit_s: rates.guaranteed.map(BitRate::bits_per_second),
-                maximum_bit_s: rates.maximum.map(BitRate::bits_per_second),
-                sent_bytes: stats.bytes_sent,
-                guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
-                waiting_bytes: stats.waiting.get(),
-            })
+            Some(ClassStatus::new(&class.name, class.share.weight, &rates, &stats))
         };
         self.0.classes.read().all().filter_map(row).collect()
     }
@@ -123,11 +115,7 @@ impl Hop {
             let stats = state.endpoint.channel_stats(session, channel)?;
             let class = classes.on_channel(channel).map(str::to_owned);
             let used = class.is_some() || stats.received > 0 || stats.offered > 0;
-            used.then(|| ChannelStatus {
-                channel: channel.number(),
-                class,
-                ..ChannelStatus::from(&stats)
-            })
+            used.then(|| ChannelStatus::new(channel.number(), class, &stats))
         };
         (0..).map_while(ChannelId::new).filter_map(row).collect()
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::figures::status::LogLoss;
+use control::status::LogLoss;
 
 /// Limit of queued lines, in bytes: a few seconds of `debug`.
 const MAX_WAITING: usize = 1 << 20;

@@ -1,19 +1,21 @@
-//! Data shared by all viewers of the page: one status a second, its history, and the viewers'
-//! interests.
+//! Gets one status a second for all viewers of the page, and gives each its messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use control::dashboard::{
+    ConnectionInterest, DashboardState, ShownConnections, ViewerMessages, ViewerQuery,
+    hide_destinations,
+};
+use control::status::GatewayStatus;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use units::Instant;
 
 use super::{ask, ask_connections};
 use crate::clock;
-use crate::figures::status::{ConnectionStatus, GatewayStatus};
-use crate::operate::control::ControlCall;
-use crate::operate::history::GatewayHistory;
+use crate::operate::control_socket::ControlCall;
 
 /// Maximum number of concurrent viewers.
 pub(super) const MAX_VIEWERS: usize = 32;
@@ -32,35 +34,16 @@ pub(super) struct LiveStatus {
 }
 
 #[derive(Debug)]
-pub(super) struct LiveSnapshot {
-    pub(super) history: GatewayHistory,
-    pub(super) status: GatewayStatus,
-    /// Second of the status on the history's clock.
-    pub(super) second: u64,
+struct LiveSnapshot {
+    dashboard: DashboardState,
     /// Connections that viewers want to see, with the number of viewers; see [`ConnectionInterest`].
     wanted: BTreeMap<ConnectionInterest, usize>,
-    pub(super) connections: BTreeMap<ConnectionInterest, ShownConnections>,
-}
-
-/// Connections with the peer of this name; with all peers, if `None`.
-pub(super) type ConnectionInterest = Option<String>;
-
-/// Some connections, and the number of all.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ShownConnections {
-    pub(super) most_moved: Vec<ConnectionStatus>,
-    pub(super) total: u64,
 }
 
 impl LiveStatus {
     pub(super) fn new(origin: Instant, hide_destinations: bool) -> Arc<Self> {
-        let state = LiveSnapshot {
-            history: GatewayHistory::new(origin),
-            status: GatewayStatus::default(),
-            second: 0,
-            wanted: BTreeMap::new(),
-            connections: BTreeMap::new(),
-        };
+        let state =
+            LiveSnapshot { dashboard: DashboardState::new(origin), wanted: BTreeMap::new() };
         Arc::new(Self {
             state: Mutex::new(state),
             ticks: watch::Sender::new(0),
@@ -69,7 +52,7 @@ impl LiveStatus {
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, LiveSnapshot> {
+    fn lock(&self) -> MutexGuard<'_, LiveSnapshot> {
         self.state.lock().expect("nobody panics while holding the state")
     }
 
@@ -100,58 +83,50 @@ impl LiveStatus {
         mut connections: BTreeMap<ConnectionInterest, ShownConnections>,
     ) {
         if self.hide_destinations {
-            connections.values_mut().for_each(|shown| hide(&mut shown.most_moved));
+            connections.values_mut().for_each(|shown| hide_destinations(&mut shown.most_moved));
         }
-        let mut state = self.lock();
-        state.history.record(now, &status);
-        state.second = state.history.second(now);
-        (state.status, state.connections) = (status, connections);
-        drop(state);
+        self.lock().dashboard.record(now, status, connections);
         self.ticks.send_modify(|tick| *tick += 1);
     }
 
-    /// Admits a viewer; `None` if there are too many.
-    pub(super) fn admit(
-        self: &Arc<Self>,
-        interest: Option<ConnectionInterest>,
-    ) -> Option<ViewerSlot> {
+    /// Admits a viewer with this query; `None` if there are too many.
+    pub(super) fn admit(self: &Arc<Self>, query: ViewerQuery) -> Option<Viewer> {
         // The permit comes first: a viewer that is refused leaves no interest behind.
         let permit = self.viewers.clone().try_acquire_owned().ok()?;
-        if let Some(interest) = &interest {
-            *self.lock().wanted.entry(interest.clone()).or_default() += 1;
+        let mut state = self.lock();
+        let messages = ViewerMessages::new(query, &state.dashboard);
+        if let Some(interest) = messages.interest() {
+            *state.wanted.entry(interest.clone()).or_default() += 1;
         }
+        drop(state);
         let live = self.clone();
-        Some(ViewerSlot { live, ticks: self.ticks.subscribe(), seen: 0, interest, _permit: permit })
+        Some(Viewer { live, ticks: self.ticks.subscribe(), seen: 0, messages, _permit: permit })
     }
 }
 
-/// Hides the destinations of connections.
-pub(super) fn hide(connections: &mut [ConnectionStatus]) {
-    connections.iter_mut().for_each(|each| "hidden".clone_into(&mut each.destination));
-}
-
-/// A viewer's slot. A slow viewer misses statuses: nothing is queued for it.
+/// A viewer. A slow one misses statuses: nothing is queued for it.
 #[derive(Debug)]
-pub(super) struct ViewerSlot {
+pub(super) struct Viewer {
     live: Arc<LiveStatus>,
     ticks: watch::Receiver<u64>,
     seen: u64,
-    pub(super) interest: Option<ConnectionInterest>,
+    messages: ViewerMessages,
     _permit: OwnedSemaphorePermit,
 }
 
-impl ViewerSlot {
-    /// Waits for a status that this viewer has not seen; `None` after the last one.
-    pub(super) async fn next(&mut self) -> Option<MutexGuard<'_, LiveSnapshot>> {
+impl Viewer {
+    /// Waits for a status that this viewer has not seen, and returns the message about it; `None` after the
+    /// last one.
+    pub(super) async fn next(&mut self) -> Option<String> {
         let seen = self.seen;
         self.seen = *self.ticks.wait_for(|tick| *tick != seen).await.ok()?;
-        Some(self.live.lock())
+        Some(self.messages.next(&self.live.lock().dashboard))
     }
 }
 
-impl Drop for ViewerSlot {
+impl Drop for Viewer {
     fn drop(&mut self) {
-        let Some(interest) = &self.interest else { return };
+        let Some(interest) = self.messages.interest() else { return };
         let wanted = &mut self.live.lock().wanted;
         if let Some(viewers) = wanted.get_mut(interest) {
             *viewers -= 1;
@@ -164,6 +139,10 @@ impl Drop for ViewerSlot {
 
 #[cfg(test)]
 mod tests {
+    use control::Role;
+    use control::status::ConnectionStatus;
+    use serde_json::Value;
+
     use super::*;
 
     fn live() -> Arc<LiveStatus> {
@@ -173,38 +152,48 @@ mod tests {
     #[tokio::test]
     async fn a_slow_viewer_sees_the_last_status_and_nothing_queues() {
         let live = live();
-        let mut seat = live.admit(None).unwrap();
+        let mut viewer = live.admit(ViewerQuery::default()).unwrap();
         for second in 1..=3 {
             let version = second.to_string();
             let status = GatewayStatus { version, ..GatewayStatus::default() };
             live.publish(Instant::ZERO + second * TICK, status, BTreeMap::new());
         }
-        let seen = seat.next().await.map(|state| (state.status.version.clone(), state.second));
-        assert_eq!(seen, Some(("3".to_owned(), 3)));
-        let again = tokio::time::timeout(Duration::ZERO, seat.next()).await;
+        let message: Value = serde_json::from_str(&viewer.next().await.unwrap()).unwrap();
+        assert_eq!((&message["gateway"]["version"], &message["t"]), (&"3".into(), &3.into()));
+        let again = tokio::time::timeout(Duration::ZERO, viewer.next()).await;
         assert!(again.is_err(), "it waits for another");
+    }
+
+    /// A solo gateway, all of whose connections are shown to each viewer.
+    fn solo() -> Arc<LiveStatus> {
+        let live = live();
+        let status = GatewayStatus { role: Role::Solo, ..GatewayStatus::default() };
+        let destination = "192.0.2.9:443".to_owned();
+        let connection = ConnectionStatus { destination, ..ConnectionStatus::default() };
+        let found = ShownConnections { most_moved: vec![connection], total: 1 };
+        live.publish(Instant::ZERO, status, [(None, found)].into());
+        live
     }
 
     #[tokio::test]
     async fn viewers_are_bounded_and_leave_no_interest_behind() {
-        let live = live();
-        let ship = || Some(Some("ship".to_owned()));
-        let mut seats: Vec<_> = (0..MAX_VIEWERS).map(|_| live.admit(ship()).unwrap()).collect();
-        assert!(live.admit(None).is_none());
-        assert_eq!(live.lock().wanted[&Some("ship".to_owned())], MAX_VIEWERS);
-        seats.pop();
-        assert!(live.admit(None).is_some());
-        drop(seats);
+        let live = solo();
+        let admit = || live.admit(ViewerQuery::default());
+        let mut viewers: Vec<_> = (0..MAX_VIEWERS).map(|_| admit().unwrap()).collect();
+        assert!(admit().is_none());
+        assert_eq!(live.lock().wanted[&None], MAX_VIEWERS);
+        viewers.pop();
+        assert!(admit().is_some());
+        drop(viewers);
         assert!(live.lock().wanted.is_empty());
     }
 
     #[tokio::test]
     async fn hidden_destinations_are_not_even_kept() {
-        let live = live();
-        let destination = "192.0.2.9:443".to_owned();
-        let connection = ConnectionStatus { destination, ..ConnectionStatus::default() };
-        let found = ShownConnections { most_moved: vec![connection], total: 1 };
-        live.publish(Instant::ZERO, GatewayStatus::default(), [(None, found)].into());
-        assert_eq!(live.lock().connections[&None].most_moved[0].destination, "hidden");
+        let live = solo();
+        let state = format!("{:?}", live.lock().dashboard);
+        assert!(state.contains("hidden") && !state.contains("192.0.2.9"), "{state}");
+        let message = live.admit(ViewerQuery::default()).unwrap().next().await.unwrap();
+        assert!(message.contains("hidden"), "{message}");
     }
 }

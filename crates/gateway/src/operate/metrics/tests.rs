@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use control::Role;
+use control::status::ConnectionStatus;
 use units::Instant;
 
 use super::*;
-use crate::figures::status::{ConnectionStatus, Role};
 
 /// Answers like a solo gateway with one connection.
 async fn gateway(mut calls: mpsc::Receiver<ControlCall>) {

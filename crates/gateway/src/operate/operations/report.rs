@@ -2,24 +2,25 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
+use control::protocol::ControlAnswer;
+use control::status::{
+    AbsentStatus, CompressionStatus, ConnectionBottleneck, ConnectionStatus, DemandStatus,
+    GatewayStatus, SessionStatus, StrangerStatus, TrafficStatus,
+};
 use pep::accounting::ExhaustedAction;
 use pep::bottleneck::DirectionEnd;
 use pep::traffic::TrafficPolicy;
+use slacp::Stranger;
 use units::Instant;
 
-use super::super::control::ControlAnswer;
 use super::super::log;
 use super::{GatewayOperations, GatewayView};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::figures::connections::{ConnectionOrigin, LiveConnection};
-use crate::figures::status::{
-    AbsentStatus, CompressionStatus, ConnectionBottleneck, ConnectionStatus, DemandStatus,
-    GatewayStatus, SessionStatus, StrangerStatus, TrafficStatus,
-};
 use crate::hop::Hop;
-use crate::hop::peers::ms;
 use crate::intercept::intake::Intake;
 use crate::intercept::policy;
 use crate::socket_options;
@@ -207,7 +208,15 @@ impl BottleneckNames {
 fn strangers(now: Instant, hop: &Hop) -> Vec<StrangerStatus> {
     let mut strangers = hop.strangers(now);
     strangers.sort_by_key(|stranger| Reverse(stranger.last));
-    strangers.iter().map(|stranger| StrangerStatus::new(now, stranger)).collect()
+    strangers.iter().map(|stranger| stranger_status(now, stranger)).collect()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn stranger_status(now: Instant, stranger: &Stranger) -> StrangerStatus {
+    StrangerStatus::new(now, stranger, stranger.key.as_ref().map(format_public_key))
 }
 
 fn demand(now: Instant, hop: &Hop) -> DemandStatus {

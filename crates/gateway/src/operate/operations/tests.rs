@@ -1,3 +1,5 @@
+use control::protocol::CarriedUsage;
+use control::status::{ConnectionBottleneck, UsageStatus};
 use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeQuota};
 use pep::relay::LegSide;
 use slacp::StreamOpening;
@@ -6,9 +8,6 @@ use units::ByteCount;
 use super::*;
 use crate::config::keys::format_public_key;
 use crate::figures::connections::{ConnectionOrigin, DirectLeg, Registered};
-use crate::figures::status::ConnectionBottleneck;
-use crate::figures::status::UsageStatus;
-use crate::operate::control::CarriedUsage;
 use crate::testkit::{Hops, operations, operations_of, permitted};
 
 /// Answers a request to a gateway without a hop.

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
+use control::protocol::{ControlAnswer, ControlRequest};
 use pep::handover::{HALF, ProcessNeed, RateDivision, UsageMeter};
 use units::Instant;
 
 use crate::hop::Hop;
-use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest};
+use crate::operate::control_socket::ControlClient;
 
 /// The rate sharing of one of the two processes.
 #[derive(Default)]

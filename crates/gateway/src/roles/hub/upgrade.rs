@@ -24,6 +24,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use config::HubConfig;
+use control::Role;
+use control::protocol::{ControlAnswer, ControlRequest, HandOverState};
 use nix::unistd::dup2_stdin;
 use slacp::{IndexShare, PublicKey, SessionId, SiblingProcess};
 use units::{BitRate, Instant};
@@ -33,8 +35,7 @@ use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
 use crate::hop::udp::SiblingSockets;
 use crate::operate::GatewayOperations;
-use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest, HandOverState};
-use crate::role::Role;
+use crate::operate::control_socket::ControlClient;
 use crate::roles::{RESTART, RunningRole};
 
 /// Time for the new process to take over.
@@ -195,7 +196,7 @@ impl Predecessor {
     /// # Errors
     /// What went wrong, in words.
     pub(super) fn ask(config: &HubConfig) -> Result<Self, String> {
-        let path = crate::operate::control::path_of(&config.operation.control, Role::Hub)
+        let path = crate::operate::control_socket::path_of(&config.operation.control, Role::Hub)
             .ok_or("control = \"none\": there is no hub to take over from")?;
         let mut control = ControlClient::connect(&path).map_err(|error| error.to_string())?;
         let answer = control.ask(&ControlRequest::HandOver).map_err(|error| error.to_string())?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bundles::tcpcl::{ContactHeader, TcpclMessage, TermReason};
 use bundles::{AgentConfig, AgentLimits, BundlePurpose, NeighbourConfig, NewBundle};
+use control::protocol::{BundleAnswer, BundleOffer, BundleRequest, from_base64, to_base64};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::ByteCount;
 
 use super::*;
-use crate::operate::control::{BundleAnswer, BundleOffer, BundleRequest, from_base64, to_base64};
 use crate::testkit::{Watch, connect_from};
 
 const PATIENCE: Duration = Duration::from_secs(20);

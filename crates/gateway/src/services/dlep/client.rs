@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use config::DlepConfig;
+use control::status::{DlepDestination, DlepStatus};
 use pep::dlep::{DestinationRow, DlepPhase, DlepReport};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use units::Instant;
 
 use super::driver::DlepDriver;
-use crate::figures::status::{DlepDestination, DlepStatus};
 use crate::hop::CapacityDemand;
 
 /// A running DLEP router; stops when dropped.

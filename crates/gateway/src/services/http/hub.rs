@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use config::HubHttpConfig;
+use control::status::HttpStatus;
 use http_cache::{
     BodyFraming, BodyParser, CachedResponse, ForwardedRequest, LONGEST_HEAD, ParsedHead,
     RequestHead, ResponseAction, ResponseHead,
@@ -30,7 +31,6 @@ use super::wire::{
 use crate::clock;
 use crate::figures::connections::Registered;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::HttpStatus;
 use crate::hop::SessionStream;
 use crate::occasions::CauseLimiter;
 use crate::relay::terms::{Admission, DialPolicy};

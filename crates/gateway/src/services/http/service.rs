@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use control::status::GatewayStatus;
 use slacp::ResetReason;
 
 use super::hub::{ExchangeJob, HubHttp};
 use super::hub_store::CacheTenant;
 use super::{TerminalHttp, serve};
 use crate::figures::connections::ArrivingConnection;
-use crate::figures::status::GatewayStatus;
 use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
 use crate::services::{Admitted, Service, Surroundings};

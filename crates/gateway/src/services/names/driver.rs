@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::DnsConfig;
+use control::status::{DnsStatus, GatewayStatus};
 use names::{QueryId, Question, QuestionSource, Resolver, ResolverOutput, Upstream, UpstreamQuery};
 use slacp::{HostName, SessionId, client_network};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,8 +23,6 @@ use super::tcp::{self, QuestionOrigin};
 use super::udp::{DnsSocket, PORT};
 use super::{exchange, lookup};
 use crate::clock;
-use crate::figures::status::DnsStatus;
-use crate::figures::status::GatewayStatus;
 use crate::hop::Hop;
 use crate::hop::udp::ReceiveMemory;
 use crate::intercept::listener::{AcceptOutcome, AcceptedConnection, Listener};

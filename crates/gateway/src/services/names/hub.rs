@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{HubDnsConfig, PermittedTerminal};
+use control::status::{DnsStatus, GatewayStatus};
 use names::{addresses_in, question_for};
 use pep::admission::SlotShare;
 use pep::relay::alternating;
@@ -17,8 +18,6 @@ use super::servers::ResolverList;
 use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::DnsStatus;
-use crate::figures::status::GatewayStatus;
 use crate::hop::SessionStream;
 use crate::relay::turns::{SlotAsker, WorkSlots};
 

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
+use control::status::{GatewayStatus, NextKeyStatus};
 use pep::periodic::Periodic;
 use pep::routes::TerminalSites;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
@@ -18,8 +19,6 @@ use super::send_key;
 use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
-use crate::figures::status::NextKeyStatus;
 use crate::hop::Hop;
 use crate::runtime::joined;
 

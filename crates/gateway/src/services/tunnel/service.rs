@@ -3,12 +3,12 @@
 use std::io;
 
 use config::{PermittedTerminal, TerminalConfig};
+use control::status::GatewayStatus;
 use pep::traffic::TrafficPolicy;
 use slacp::{Event, SessionId};
 
 use super::{Admitted, Selection, Traffic, Tunnel, everywhere, of_clients};
 use crate::error::RunError;
-use crate::figures::status::GatewayStatus;
 use crate::services::{Config, Service, SharedDevice, Surroundings};
 
 /// The selection of a hub's tunnel. Without interception, only the tunnel's table can count connections for

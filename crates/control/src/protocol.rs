@@ -1,36 +1,34 @@
-//! Messages on the control socket.
+//! Messages on the control socket: lines of JSON. A connection carries any number of requests, each followed by its
+//! answer.
+
+use std::collections::BTreeMap;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::figures::status::{
-    AccountStatus, BundleStatus, ConnectionStatus, GatewayStatus, UsageStatus,
-};
+use crate::status::{AccountStatus, BundleStatus, ConnectionStatus, GatewayStatus, UsageStatus};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
 
 /// Maximum length of a request, in bytes.
-pub(super) const MAX_REQUEST: u64 = 64 << 10;
+pub const MAX_REQUEST: u64 = 64 << 10;
 /// Maximum length of an answer, in bytes: enough for a status with 100,000 connections.
-pub(super) const MAX_ANSWER: u64 = 128 << 20;
+pub const MAX_ANSWER: u64 = 128 << 20;
 
 /// One line of the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ProtocolLine<T> {
+struct ProtocolLine<T> {
     /// Protocol version of the sender ([`PROTOCOL`]).
-    pub(super) skyhop: u32,
-    pub(super) say: T,
+    skyhop: u32,
+    say: T,
 }
 
 /// A request to a gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
 pub enum ControlRequest {
     /// Report the gateway's status at this moment.
     Status {
@@ -112,7 +110,6 @@ pub struct CarriedUsage {
 /// A program's request to the bundle node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
 pub enum BundleRequest {
     /// Begin to send a bundle.
     Offer(BundleOffer),
@@ -179,7 +176,6 @@ pub struct BundleOffer {
 /// The answer to a [`BundleRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
 pub enum BundleAnswer {
     /// Answer to an offer and to data: the handle for the next piece.
     Handle(u64),
@@ -213,7 +209,6 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
 pub enum ControlAnswer {
     /// The request failed, for this reason.
     Error(String),
@@ -241,7 +236,7 @@ pub enum ControlAnswer {
 }
 
 /// Serialises a message to a line.
-pub(crate) fn write<T: Serialize>(say: T) -> Vec<u8> {
+pub fn write<T: Serialize>(say: T) -> Vec<u8> {
     let line = ProtocolLine { skyhop: PROTOCOL, say };
     let mut text = serde_json::to_vec(&line).expect("what is said is plain data");
     text.push(b'\n');
@@ -249,7 +244,10 @@ pub(crate) fn write<T: Serialize>(say: T) -> Vec<u8> {
 }
 
 /// Parses a line written by [`write()`], possibly by another version.
-pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
+///
+/// # Errors
+/// In words: another version, or not a message of this type.
+pub fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Version {
         skyhop: u32,

@@ -9,6 +9,10 @@ use bundles::{
     BundleEndpoint, BundleFate, BundleId, BundleOrigin, BundlePurpose, BundleRecord, BundleState,
     FileName, NewBundle, OfferDecision, read,
 };
+use control::protocol::{
+    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, from_base64, to_base64,
+};
+use control::status::BundleStatus;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use units::Instant;
@@ -16,10 +20,6 @@ use units::Instant;
 use super::incoming::{IncomingBundle, StoreOutcome};
 use super::node::{BundleNode, random};
 use crate::clock;
-use crate::figures::status::BundleStatus;
-use crate::operate::control::{
-    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, from_base64, to_base64,
-};
 
 /// Upper bound of what a bundle's blocks add to its payload, in bytes.
 const MAX_OVERHEAD: u64 = 2_000;

@@ -1,13 +1,11 @@
 //! Viewers of a hub with many terminals.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use units::Instant;
 
-use super::super::live::LiveStatus;
 use super::*;
-use crate::figures::status::{ClassStatus, ConnectionStatus, GatewayStatus};
+use crate::status::{ClassStatus, ConnectionStatus, GatewayStatus};
 
 fn at(second: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(second)
@@ -37,14 +35,19 @@ fn crowd(terminals: u64, busy: u64, second: u64) -> GatewayStatus {
     GatewayStatus { role: Role::Hub, version: "1".to_owned(), sessions, ..GatewayStatus::default() }
 }
 
-async fn next(viewer: &mut Viewer) -> Value {
-    serde_json::from_str(&viewer.next().await.unwrap()).unwrap()
+/// The state after this status.
+fn state(status: GatewayStatus) -> DashboardState {
+    let mut state = DashboardState::new(at(0));
+    state.record(at(0), status, BTreeMap::new());
+    state
 }
 
-fn viewer(live: &Arc<LiveStatus>, wish: Value) -> Viewer {
-    let wish: ViewerQuery = serde_json::from_value(wish).unwrap();
-    let interest = wish.interest(&live.lock());
-    Viewer::new(live.admit(interest).unwrap(), wish)
+fn next(viewer: &mut ViewerMessages, state: &DashboardState) -> Value {
+    serde_json::from_str(&viewer.next(state)).unwrap()
+}
+
+fn viewer(state: &DashboardState, query: Value) -> ViewerMessages {
+    ViewerMessages::new(serde_json::from_value(query).unwrap(), state)
 }
 
 fn names(message: &Value) -> Vec<String> {
@@ -54,18 +57,17 @@ fn names(message: &Value) -> Vec<String> {
     rows["order"].as_array().into_iter().flatten().map(name).collect()
 }
 
-#[tokio::test]
-async fn a_viewer_gets_everything_once_then_what_changes() {
-    let live = LiveStatus::new(at(0), false);
-    live.publish(at(0), crowd(3, 1, 0), BTreeMap::new());
-    let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 0) }));
-    let first = next(&mut viewer).await;
+#[test]
+fn a_viewer_gets_everything_once_then_what_changes() {
+    let mut state = state(crowd(3, 1, 0));
+    let mut viewer = viewer(&state, json!({ "session": format!("{:043}=", 0) }));
+    let first = next(&mut viewer, &state);
     assert_eq!(names(&first), ["ship-0000", "ship-0001", "ship-0002"]);
     assert_eq!(first["session"]["status"]["peer"], "ship-0000");
     assert_eq!(first["session"]["history"]["fine"]["figures"]["rtt"], json!([600]));
     assert_eq!(first["events"].as_array().unwrap().len(), 3, "three came up");
-    live.publish(at(1), crowd(3, 1, 1), BTreeMap::new());
-    let second = next(&mut viewer).await;
+    state.record(at(1), crowd(3, 1, 1), BTreeMap::new());
+    let second = next(&mut viewer, &state);
     assert_eq!(second["t"], 1);
     assert_eq!(second["session"]["now"]["sent"], 1_000_000);
     assert!(second["history"].is_null() && second["session"]["history"].is_null());
@@ -75,36 +77,34 @@ async fn a_viewer_gets_everything_once_then_what_changes() {
     let changed: Vec<&String> = rows["changed"].as_object().unwrap().keys().collect();
     assert_eq!(changed, [&format!("{:043}=", 0)], "only the busy one");
     // One goes.
-    live.publish(at(2), crowd(2, 1, 2), BTreeMap::new());
-    let third = next(&mut viewer).await;
+    state.record(at(2), crowd(2, 1, 2), BTreeMap::new());
+    let third = next(&mut viewer, &state);
     assert_eq!(third["list"]["rows"]["order"].as_array().unwrap().len(), 2);
     assert_eq!(third["events"][0]["kind"], "down");
 }
 
-#[tokio::test]
-async fn the_list_is_sorted_filtered_and_paged() {
-    let live = LiveStatus::new(at(0), false);
-    live.publish(at(0), crowd(120, 0, 0), BTreeMap::new());
-    let shown = async |wish| next(&mut viewer(&live, wish)).await;
-    let last = shown(json!({ "page": 2 })).await;
+#[test]
+fn the_list_is_sorted_filtered_and_paged() {
+    let state = state(crowd(120, 0, 0));
+    let shown = |query| next(&mut viewer(&state, query), &state);
+    let last = shown(json!({ "page": 2 }));
     assert_eq!((names(&last).len(), &last["list"]["found"]), (20, &json!(120)));
-    let lossy = shown(json!({ "sort": "loss", "descending": true })).await;
+    let lossy = shown(json!({ "sort": "loss", "descending": true }));
     assert_eq!(names(&lossy)[..2], ["ship-0116", "ship-0103"]);
-    let backwards = shown(json!({ "descending": true })).await;
+    let backwards = shown(json!({ "descending": true }));
     assert_eq!(names(&backwards)[0], "ship-0119");
-    let found = shown(json!({ "filter": "SHIP-010" })).await;
+    let found = shown(json!({ "filter": "SHIP-010" }));
     assert_eq!((names(&found).len(), &found["list"]["total"]), (10, &json!(120)));
-    assert_eq!(names(&shown(json!({ "page": usize::MAX })).await), [""; 0]);
+    assert_eq!(names(&shown(json!({ "page": usize::MAX }))), [""; 0]);
     for nonsense in [json!({ "sort": "colour" }), json!({ "page": -1 }), json!({ "more": 1 })] {
         assert!(serde_json::from_value::<ViewerQuery>(nonsense.clone()).is_err(), "{nonsense}");
     }
 }
 
-#[tokio::test]
-async fn connections_are_those_of_the_wanted_session() {
-    let live = LiveStatus::new(at(0), false);
-    live.publish(at(0), crowd(2, 0, 0), BTreeMap::new());
-    let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 1) }));
+#[test]
+fn connections_are_those_of_the_wanted_session() {
+    let mut state = state(crowd(2, 0, 0));
+    let mut viewer = viewer(&state, json!({ "session": format!("{:043}=", 1) }));
     let interest = Some("ship-0001".to_owned());
     let row = |second: u64| {
         let age_s = 5.0 + second as f64;
@@ -112,12 +112,12 @@ async fn connections_are_those_of_the_wanted_session() {
         let found = ShownConnections { most_moved: vec![idle], total: 9 };
         [(interest.clone(), found)].into()
     };
-    live.publish(at(10), crowd(2, 0, 10), row(10));
-    let first = next(&mut viewer).await;
+    state.record(at(10), crowd(2, 0, 10), row(10));
+    let first = next(&mut viewer, &state);
     assert_eq!(first["connections"]["total"], 9);
     assert_eq!(first["connections"]["rows"]["changed"]["7"]["since"], -5);
-    live.publish(at(11), crowd(2, 0, 11), row(11));
-    let second = next(&mut viewer).await;
+    state.record(at(11), crowd(2, 0, 11), row(11));
+    let second = next(&mut viewer, &state);
     assert_eq!(second["connections"]["rows"], json!({ "changed": {} }), "it has only grown older");
 }
 
@@ -138,15 +138,14 @@ fn figures_have_three_digits() {
 }
 
 /// With 1,000 terminals, all of which send, a viewer of the list is sent no more than its page.
-#[tokio::test]
-async fn a_viewer_of_a_thousand_terminals_gets_little() {
-    let live = LiveStatus::new(at(0), false);
-    live.publish(at(0), crowd(1000, 1000, 0), BTreeMap::new());
-    let mut viewer = viewer(&live, json!({}));
-    viewer.next().await.unwrap();
+#[test]
+fn a_viewer_of_a_thousand_terminals_gets_little() {
+    let mut state = state(crowd(1000, 1000, 0));
+    let mut viewer = viewer(&state, json!({}));
+    viewer.next(&state);
     for second in 1..10 {
-        live.publish(at(second), crowd(1000, 1000, second), BTreeMap::new());
-        let bytes = viewer.next().await.unwrap().len();
+        state.record(at(second), crowd(1000, 1000, second), BTreeMap::new());
+        let bytes = viewer.next(&state).len();
         assert!(bytes < 20_000, "{bytes} bytes");
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::ControlPath;
+use control::Role;
+use control::protocol::{ControlAnswer, ControlRequest, MAX_REQUEST, read, write};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -15,10 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::path::default_path;
-use super::protocol::{ControlAnswer, ControlRequest, MAX_REQUEST, read, write};
 use crate::clock;
 use crate::error::RunError;
-use crate::role::Role;
 use crate::slots::{ConnectionSlots, HeldSlot};
 
 /// Maximum number of concurrent clients. Beyond it the client that has been idle longest is
@@ -212,7 +212,7 @@ async fn ask(request: ControlRequest, calls: &mpsc::Sender<ControlCall>) -> Cont
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::control::ControlClient;
+    use crate::operate::control_socket::ControlClient;
 
     /// Length of an answer that no socket's buffer holds.
     const LONG: usize = 4 << 20;

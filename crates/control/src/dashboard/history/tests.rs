@@ -5,7 +5,7 @@ use std::time::Duration;
 use pep::admission::BypassReason;
 
 use super::*;
-use crate::figures::status::{ClassStatus, InterceptionStatus};
+use crate::status::{ClassStatus, InterceptionStatus};
 
 fn at(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use units::ByteCount;
 
 use super::super::{
-    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, NextKeyStatus, Role, StackStatus,
-    TunnelStatus,
+    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, NextKeyStatus, StackStatus, TunnelStatus,
 };
 use super::{bit_rate, bytes, seconds};
+use crate::Role;
 
 /// Formats the counts of the tunnel's packets.
 pub(super) fn packets(tunnel: &TunnelStatus) -> String {

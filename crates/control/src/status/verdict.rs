@@ -25,7 +25,6 @@ pub enum Health {
 
 /// A rate that exceeds the link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct OverloadStatus {
     /// The configured or reported rate.
     pub rate_bit_s: u64,
@@ -53,7 +52,7 @@ impl From<&slacp::Overload> for OverloadStatus {
 
 impl OverloadStatus {
     /// Describes the overload in a sentence. `source`: origin of the rate, such as `configured`.
-    pub(crate) fn sentence(&self, source: &str) -> String {
+    pub fn sentence(&self, source: &str) -> String {
         format!(
             "loss {:.0} %, RTT {:.0} instead of {:.0} ms: the {source} rate of {} exceeds the link, \
              which carries about {}",
@@ -79,7 +78,7 @@ impl SessionStatus {
     }
 
     /// Sets `health` and `verdict` from the other fields.
-    pub(crate) fn judge(&mut self) {
+    pub fn judge(&mut self) {
         (self.health, self.verdict) = self.judgement();
     }
 

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use control::Role;
+use control::protocol::{ControlAnswer, ControlRequest, MAX_ANSWER, read, write};
 use thiserror::Error;
 
 use super::path::{existing_sockets, role_of};
-use super::protocol::{ControlAnswer, ControlRequest, MAX_ANSWER, read, write};
-use crate::role::Role;
 
 /// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 /// A live connection, and what holds it up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ConnectionStatus {
     /// Sequence number within this gateway.
     pub id: u64,

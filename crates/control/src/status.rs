@@ -14,14 +14,11 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use crate::role::Role;
-
 pub use accounts::accounts_text;
 pub use connection::{ConnectionBottleneck, ConnectionStatus};
-use pep::admission::BypassHistory;
-pub use pep::admission::BypassReason;
-use serde::Deserialize;
-use serde::Serialize;
+use pep::accounting::TrafficUsage;
+use pep::admission::{BypassHistory, BypassReason};
+use serde::{Deserialize, Serialize};
 pub use services::{
     BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
     TunnelStatus,
@@ -29,6 +26,9 @@ pub use services::{
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
+
+use crate::Role;
+use crate::table::{Family, counter, gauge, table_of_figures};
 
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,6 @@ pub struct LogLoss {
 /// Snapshot of a gateway's state. It is built on request, so that an idle gateway spends no time on it and
 /// all figures are of the same moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct GatewayStatus {
     /// Version of the program that runs.
     pub version: String,
@@ -127,7 +126,6 @@ pub struct GatewayStatus {
 
 /// A hub of a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct HubStatus {
     /// Name, as in the configuration.
     pub name: String,
@@ -146,7 +144,6 @@ pub struct HubStatus {
 
 /// The key that replaces a hub's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct NextKeyStatus {
     /// The new public key (base64).
     pub key: String,
@@ -162,7 +159,6 @@ pub struct NextKeyStatus {
 
 /// A thread that carries sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct WorkerStatus {
     /// Number of sessions on this thread.
     pub sessions: u64,
@@ -172,7 +168,6 @@ pub struct WorkerStatus {
 
 /// State of the interception of new connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct InterceptionStatus {
     /// True while new connections are intercepted.
     pub on: bool,
@@ -190,7 +185,6 @@ pub struct InterceptionStatus {
 
 /// Clients whose redirected SYNs were never answered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct UnansweredStatus {
     /// Number of these clients: addresses, or /64 of IPv6.
     pub clients: u64,
@@ -200,7 +194,6 @@ pub struct UnansweredStatus {
 
 /// Totals of the bypasses for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct BypassStatus {
     /// Reason that these bypasses have in common.
     pub why: BypassReason,
@@ -248,39 +241,59 @@ pub struct AccountStatus {
     pub exhausted: Option<String>,
 }
 
-/// Traffic of a terminal in a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UsageStatus {
-    /// Bytes of connections and packets to the terminal.
-    pub bytes_to: u64,
-    /// Bytes of connections and packets from the terminal.
-    pub bytes_from: u64,
-    /// Packets of the tunnel to the terminal.
-    pub packets_to: u64,
-    /// Packets of the tunnel from the terminal.
-    pub packets_from: u64,
-    /// Connections opened by either side.
-    pub connections: u64,
+const ACCOUNT_BYTES: Family = Family::counters(
+    "skyhop_account_bytes",
+    "direction",
+    "Bytes of connections and packets to and from terminals, since their accounts began",
+);
+const ACCOUNT_PACKETS: Family = Family::counters(
+    "skyhop_account_packets",
+    "direction",
+    "Packets carried whole to and from terminals",
+);
+
+table_of_figures! {
+    /// Traffic of a terminal in a class.
+    #[derive(Copy, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct UsageStatus from(usage: &TrafficUsage) {
+        /// Bytes of connections and packets to the terminal.
+        bytes_to: u64 = usage.bytes_to => ACCOUNT_BYTES.row("to");
+        /// Bytes of connections and packets from the terminal.
+        bytes_from: u64 = usage.bytes_from => ACCOUNT_BYTES.row("from");
+        /// Packets of the tunnel to the terminal.
+        packets_to: u64 = usage.packets_to => ACCOUNT_PACKETS.row("to");
+        /// Packets of the tunnel from the terminal.
+        packets_from: u64 = usage.packets_from => ACCOUNT_PACKETS.row("from");
+        /// Connections opened by either side.
+        connections: u64 = usage.connections => counter("skyhop_account_connections", "Connections of terminals");
+    }
 }
 
-/// Counters of a policy since it was set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PolicyStatus {
-    /// Name in the configuration, or its number.
-    pub name: String,
-    /// Action of the policy: `split`, `tunnel` or `bypass`.
-    pub action: String,
-    /// SYNs: new connections, including failed attempts.
-    pub connections: u64,
-    /// Packets other than TCP that the policy decided.
-    pub packets: u64,
+impl From<UsageStatus> for TrafficUsage {
+    fn from(status: UsageStatus) -> Self {
+        let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
+        Self { bytes_to, bytes_from, packets_to, packets_from, connections }
+    }
+}
+
+table_of_figures! {
+    /// Counters of a policy since it was set.
+    #[derive(Eq)]
+    pub struct PolicyStatus {
+        /// Name in the configuration, or its number.
+        name: String;
+        /// Action of the policy: `split`, `tunnel` or `bypass`.
+        action: String;
+        /// SYNs: new connections, including failed attempts.
+        connections: u64 => counter("skyhop_policy_connections", "SYNs that a policy decided");
+        /// Packets other than TCP that the policy decided.
+        packets: u64 => counter("skyhop_policy_packets", "Other packets that a policy decided");
+    }
 }
 
 /// Data that waits for the hop, and forecasts of further data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DemandStatus {
     /// Bytes that wait in all sessions: stream data within the peer's credit, and packets of the tunnel.
     pub waiting_bytes: u64,
@@ -296,7 +309,6 @@ pub struct DemandStatus {
 
 /// Totals over all connections since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct TrafficStatus {
     /// Connections carried so far, opened by either side.
     pub connections: u64,
@@ -341,7 +353,6 @@ pub struct TrafficStatus {
 
 /// Totals of compressed streams since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompressionStatus {
     /// Streams that both sides have agreed to compress where that pays, opened by either.
     pub streams: u64,
@@ -357,24 +368,25 @@ pub struct CompressionStatus {
     pub malformed: u64,
 }
 
-/// Resources held, and their limits.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct MemoryStatus {
-    /// Stream data not yet acknowledged or read; without a hop, data in pipes.
-    pub held_bytes: u64,
-    /// Above this, new connections pass unaccelerated. Key `total_memory`.
-    pub limit_bytes: u64,
-    /// Resident memory of the process.
-    pub resident_bytes: u64,
-    /// Number of live connections, at most `connections_limit`.
-    pub connections: u64,
-    /// Maximum number of connections. Key `max_connections`.
-    pub connections_limit: u64,
-    /// Number of descriptors that the process has open.
-    pub descriptors: u64,
-    /// Descriptor limit of the process.
-    pub descriptors_limit: u64,
+table_of_figures! {
+    /// Resources held, and their limits.
+    #[derive(Eq)]
+    pub struct MemoryStatus {
+        /// Stream data not yet acknowledged or read; without a hop, data in pipes.
+        held_bytes: u64 => gauge("skyhop_held_bytes", "Bytes held for streams and in pipes");
+        /// Above this, new connections pass unaccelerated. Key `total_memory`.
+        limit_bytes: u64 => gauge("skyhop_held_limit_bytes", "Held bytes above which no new connection is carried");
+        /// Resident memory of the process.
+        resident_bytes: u64 => gauge("skyhop_resident_bytes", "Resident memory of the process");
+        /// Number of live connections, at most `connections_limit`.
+        connections: u64;
+        /// Maximum number of connections. Key `max_connections`.
+        connections_limit: u64 => gauge("skyhop_connections_limit", "Limit of connections");
+        /// Number of descriptors that the process has open.
+        descriptors: u64 => gauge("skyhop_descriptors", "Open descriptors");
+        /// Descriptor limit of the process.
+        descriptors_limit: u64 => gauge("skyhop_descriptors_limit", "Limit of open descriptors");
+    }
 }
 
 #[cfg(test)]
@@ -414,7 +426,7 @@ mod tests {
             queue_wait: Duration::from_micros(2500),
             ..slacp::ChannelStats::default()
         };
-        let status = ChannelStatus::from(&stats);
+        let status = ChannelStatus::new(0, None, &stats);
         let ours = [
             status.packets_sent,
             status.dropped_full,

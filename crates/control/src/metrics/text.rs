@@ -7,14 +7,18 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::family::MetricsSnapshot;
-use crate::figures::status::{AccountStatus, GatewayStatus};
+use crate::status::{AccountStatus, GatewayStatus};
 
-pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of OpenMetrics.
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of Prometheus' own format.
-pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Encodes the status and a hub's accounts in OpenMetrics.
-pub(super) fn openmetrics(
+///
+/// # Errors
+/// None are known: a string takes all that is written to it.
+pub fn openmetrics(
     status: GatewayStatus,
     accounts: Vec<AccountStatus>,
 ) -> Result<String, fmt::Error> {
@@ -27,7 +31,7 @@ pub(super) fn openmetrics(
 
 /// Converts OpenMetrics to Prometheus' own format, in which HELP and TYPE name a counter by its
 /// series, and nothing marks the end.
-pub(super) fn prometheus(openmetrics: &str) -> String {
+pub fn prometheus(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let counters: std::collections::BTreeSet<&str> = openmetrics
         .lines()
@@ -54,7 +58,7 @@ mod tests {
     use pep::admission::BypassReason;
 
     use super::*;
-    use crate::figures::status::{
+    use crate::status::{
         AbsentStatus, BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination,
         DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, LogLoss,
         PolicyStatus, SessionStatus, StackStatus, StrangerStatus, TunnelStatus, UsageStatus,
@@ -234,7 +238,7 @@ mod tests {
     /// Labels whose every value is exported always.
     const LISTED: [&str; 3] = ["direction", "fate", "form"];
 
-    /// `SKYHOP_DOCS=write cargo test -p skyhop-gateway --lib metrics::text` rewrites the table.
+    /// `SKYHOP_DOCS=write cargo test -p skyhop-control --lib metrics::text` rewrites the table.
     #[test]
     fn the_page_lists_every_metric() {
         let (status, account) = full();

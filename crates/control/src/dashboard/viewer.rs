@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::live::{ConnectionInterest, LiveSnapshot, ShownConnections, ViewerSlot};
-use crate::figures::status::{Role, SessionStatus};
-use crate::operate::history::{
+use super::history::{
     COARSE_S, EventTimeline, FigureSeries, GATEWAY_FIGURES, SESSION_FIGURES, SampleRing,
     SessionTrack, TimelineEvent,
 };
+use super::state::{ConnectionInterest, DashboardState, ShownConnections};
+use crate::Role;
+use crate::status::SessionStatus;
 
 /// Sessions per page of the list.
-pub(super) const PAGE_ROWS: usize = 50;
+const PAGE_ROWS: usize = 50;
 
 /// A viewer's query: the data that it wants to see.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ViewerQuery {
+pub struct ViewerQuery {
     /// Public key of the session whose details are sent.
-    pub(super) session: Option<String>,
+    session: Option<String>,
     sort: SortColumn,
     /// Sorts the list in descending order.
     descending: bool,
@@ -48,7 +49,7 @@ enum SortColumn {
 
 impl ViewerQuery {
     /// The connections to show: those of the wanted session, or all of a solo gateway.
-    pub(super) fn interest(&self, state: &LiveSnapshot) -> Option<ConnectionInterest> {
+    fn interest(&self, state: &DashboardState) -> Option<ConnectionInterest> {
         let of = |key: &String| {
             let found = state.status.sessions.iter().find(|session| session.key == *key);
             found.map(|session| Some(session.peer.clone()))
@@ -60,11 +61,11 @@ impl ViewerQuery {
     }
 }
 
-/// A viewer, and the data that it has.
+/// The messages for one viewer, which has all that was in the earlier ones.
 #[derive(Debug)]
-pub(super) struct Viewer {
-    slot: ViewerSlot,
+pub struct ViewerMessages {
     query: ViewerQuery,
+    interest: Option<ConnectionInterest>,
     started: bool,
     rows: SentRows,
     connections: SentRows,
@@ -79,10 +80,11 @@ struct SentEvents {
     session: u64,
 }
 
-impl Viewer {
-    pub(super) fn new(slot: ViewerSlot, query: ViewerQuery) -> Self {
+impl ViewerMessages {
+    /// Begins the messages for a viewer with this query.
+    pub fn new(query: ViewerQuery, state: &DashboardState) -> Self {
         Self {
-            slot,
+            interest: query.interest(state),
             query,
             started: false,
             rows: SentRows::default(),
@@ -91,15 +93,18 @@ impl Viewer {
         }
     }
 
-    /// Waits for the next message: JSON, as `page.js` reads it. `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<String> {
-        let Self { slot, query, started, rows, connections, events } = self;
-        let interest = slot.interest.clone();
-        let state = slot.next().await?;
+    /// The connections that the viewer wants to see, if any.
+    pub fn interest(&self) -> Option<&ConnectionInterest> {
+        self.interest.as_ref()
+    }
+
+    /// The next message: JSON, as `page.js` reads it.
+    pub fn next(&mut self, state: &DashboardState) -> String {
+        let Self { query, interest, started, rows, connections, events } = self;
         let mut message = Map::new();
         message.insert("t".to_owned(), state.second.into());
-        message.insert("gateway".to_owned(), gateway(&state));
-        message.insert("list".to_owned(), list(&state, query, rows));
+        message.insert("gateway".to_owned(), gateway(state));
+        message.insert("list".to_owned(), list(state, query, rows));
         let series = state.history.gateway();
         message.insert("now".to_owned(), sample(series, &GATEWAY_FIGURES));
         message.insert("events".to_owned(), new_events(state.history.log(), &mut events.gateway));
@@ -108,19 +113,19 @@ impl Viewer {
         }
         let track = query.session.as_deref().and_then(|key| state.history.track(key));
         if let Some(track) = track {
-            message.insert("session".to_owned(), session(&state, track, query, !*started, events));
+            message.insert("session".to_owned(), session(state, track, query, !*started, events));
         }
-        if let Some(found) = interest.and_then(|interest| state.connections.get(&interest)) {
+        if let Some(found) = interest.as_ref().and_then(|wanted| state.connections.get(wanted)) {
             let second = state.second;
             message.insert("connections".to_owned(), connection_rows(found, second, connections));
         }
         *started = true;
-        Some(Value::from(message).to_string())
+        Value::from(message).to_string()
     }
 }
 
 /// The status without its sessions and connections.
-fn gateway(state: &LiveSnapshot) -> Value {
+fn gateway(state: &DashboardState) -> Value {
     let status = &state.status;
     json!({
         "host": status.host, "role": status.role, "version": status.version,
@@ -135,7 +140,7 @@ fn gateway(state: &LiveSnapshot) -> Value {
 
 /// Details of a session; with its history in the first message.
 fn session(
-    state: &LiveSnapshot,
+    state: &DashboardState,
     track: &SessionTrack,
     query: &ViewerQuery,
     first: bool,
@@ -214,7 +219,7 @@ fn rounded(value: f64) -> Value {
 }
 
 /// The wanted page of the list of sessions.
-fn list(state: &LiveSnapshot, query: &ViewerQuery, sent: &mut SentRows) -> Value {
+fn list(state: &DashboardState, query: &ViewerQuery, sent: &mut SentRows) -> Value {
     // Filtered, sorted and paged here: a hub may have thousands of sessions, and a viewer gets one page a
     // second at most.
     let needle = query.filter.to_lowercase();
@@ -242,7 +247,7 @@ fn list(state: &LiveSnapshot, query: &ViewerQuery, sent: &mut SentRows) -> Value
 }
 
 /// The value to sort the list by. Equal ones are sorted by name.
-fn figure(state: &LiveSnapshot, sort: SortColumn, session: &SessionStatus) -> f64 {
+fn figure(state: &DashboardState, sort: SortColumn, session: &SessionStatus) -> f64 {
     let now = || state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     match sort {
         SortColumn::Peer => 0.0,
@@ -258,7 +263,7 @@ fn figure(state: &LiveSnapshot, sort: SortColumn, session: &SessionStatus) -> f6
 }
 
 /// A session's row in the list, without its key.
-fn row(state: &LiveSnapshot, session: &SessionStatus) -> Value {
+fn row(state: &DashboardState, session: &SessionStatus) -> Value {
     let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     json!({
         "peer": session.peer, "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),

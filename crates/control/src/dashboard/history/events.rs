@@ -6,7 +6,7 @@ use pep::admission::BypassReason;
 use serde::Serialize;
 use units::BitRate;
 
-use crate::figures::status::{GatewayStatus, SessionStatus};
+use crate::status::{GatewayStatus, SessionStatus};
 
 /// An event on the time line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -17,7 +17,7 @@ use units::Instant;
 
 pub(crate) use self::events::{EventTimeline, TimelineEvent, TimelineKind};
 pub(crate) use self::ring::{COARSE_S, FigureSeries, SampleRing};
-use crate::figures::status::{GatewayStatus, SessionStatus};
+use crate::status::{GatewayStatus, SessionStatus};
 
 /// Maximum number of sessions with a history. Those that ended the longest ago are forgotten first.
 pub(crate) const MAX_SESSIONS: usize = 1024;

@@ -4,11 +4,8 @@ use serde::{Deserialize, Serialize};
 use slacp::Stranger;
 use units::Instant;
 
-use crate::config::keys::format_public_key;
-
 /// A permitted terminal without a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct AbsentStatus {
     /// Name in the hub's configuration.
     pub peer: String,
@@ -24,7 +21,6 @@ pub struct AbsentStatus {
 
 /// A machine whose requests for a session a hub does not answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct StrangerStatus {
     /// Source of its last message.
     pub address: String,
@@ -39,10 +35,11 @@ pub struct StrangerStatus {
 }
 
 impl StrangerStatus {
-    pub(crate) fn new(now: Instant, stranger: &Stranger) -> Self {
+    /// The status of a machine, `key` being its public key in base64.
+    pub fn new(now: Instant, stranger: &Stranger, key: Option<String>) -> Self {
         Self {
             address: stranger.address.to_string(),
-            key: stranger.key.as_ref().map(format_public_key),
+            key,
             attempts: stranger.attempts,
             since_s: now.saturating_since(stranger.first).as_secs_f64(),
             last_s: now.saturating_since(stranger.last).as_secs_f64(),

@@ -2,13 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figures::counters::GatewayCounters;
-use crate::figures::table::{Family, counter, gauge, table_of_figures};
+use crate::table::{Family, counter, gauge, or_zero, table_of_figures};
 
 const PACKETS: Family = Family::counters(
     "skyhop_tunnel_packets",
     "fate",
     "Packets of the tunnel; prohibited is part of from_hop",
+);
+const STACK: Family = Family::counters(
+    "skyhop_stack_connections",
+    "kind",
+    "Connections of our own TCP: who opened them, and what their ends have agreed on",
 );
 const NAMES: Family = Family::counters(
     "skyhop_names",
@@ -20,50 +24,53 @@ const HTTP: Family =
 const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by outcome");
 
 table_of_figures! {
-    /// Traffic of a tunnel, in packets.
-    pub struct TunnelStatus from(counters: &GatewayCounters, prohibited: u64) {
+    /// Traffic of a tunnel, in packets. The tunnel fills it.
+    #[derive(Copy)]
+    pub struct TunnelStatus {
         /// Packets sent over the hop.
-        to_hop: u64 = counters.packets_to_hop.get() => PACKETS.row("to_hop");
+        to_hop: u64 => PACKETS.row("to_hop");
         /// Packets received from the hop and passed to the kernel for routing.
-        from_hop: u64 = counters.packets_from_hop.get() => PACKETS.row("from_hop");
+        from_hop: u64 => PACKETS.row("from_hop");
         /// Part of `from_hop`, dropped because the egress rules deny the destination.
-        prohibited: u64 = prohibited => PACKETS.row("prohibited");
+        prohibited: u64 => PACKETS.row("prohibited");
         /// Packets from the hop that were dropped: the source is not behind its session, or the destination
         /// is another terminal and `mesh` is off.
-        foreign: u64 = counters.packets_foreign.get() => PACKETS.row("foreign");
+        foreign: u64 => PACKETS.row("foreign");
         /// Packets dropped: not routable, without a session that accepts them, or refused by the device.
-        dropped: u64 = counters.packets_dropped.get() => PACKETS.row("dropped");
+        dropped: u64 => PACKETS.row("dropped");
     }
 }
 
-/// skyhop's own TCP on the WAN side of a solo gateway, since the gateway started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct StackStatus {
-    /// Congestion controller of new connections, with its options.
-    pub controller: String,
-    /// Number of live connections, opened by either side.
-    pub connections: usize,
-    /// Bytes held by live connections.
-    pub held_bytes: u64,
-    /// Connections established from here towards servers.
-    pub opened: u64,
-    /// Connections established from the WAN side.
-    pub accepted: u64,
-    /// Connections of both kinds whose other end speaks SCPS-TP: it has agreed on SNACK.
-    pub snack: u64,
-    /// Connections of both kinds whose other end has agreed on SACK.
-    pub sack: u64,
-    /// SYNs ignored because there were too many connections.
-    pub ignored: u64,
-    /// Segments retransmitted by connections that have ended.
-    pub retransmissions: u64,
-    /// Packets that the device refused.
-    pub unsent: u64,
+table_of_figures! {
+    /// skyhop's own TCP on the WAN side of a solo gateway, since the gateway started.
+    #[derive(Eq)]
+    pub struct StackStatus {
+        /// Congestion controller of new connections, with its options.
+        controller: String;
+        /// Number of live connections, opened by either side.
+        connections: usize;
+        /// Bytes held by live connections.
+        held_bytes: u64;
+        /// Connections established from here towards servers.
+        opened: u64 => STACK.row("opened");
+        /// Connections established from the WAN side.
+        accepted: u64 => STACK.row("accepted");
+        /// Connections of both kinds whose other end speaks SCPS-TP: it has agreed on SNACK.
+        snack: u64 => STACK.row("snack");
+        /// Connections of both kinds whose other end has agreed on SACK.
+        sack: u64 => STACK.row("sack");
+        /// SYNs ignored because there were too many connections.
+        ignored: u64 => counter("skyhop_stack_ignored", "SYNs ignored because our own TCP had too many connections");
+        /// Segments retransmitted by connections that have ended.
+        retransmissions: u64 => counter("skyhop_stack_retransmissions", "Segments retransmitted by connections of our own TCP that are over").before("skyhop_stack_ignored");
+        /// Packets that the device refused.
+        unsent: u64;
+    }
 }
 
 table_of_figures! {
     /// DNS queries since the gateway started. A hub has `questions` and `failed` only.
+    #[derive(Copy)]
     pub struct DnsStatus from(stats: &names::NamesStats) {
         /// Queries of clients; on a hub, of terminals.
         questions: u64 = stats.questions => NAMES.row("asked");
@@ -98,7 +105,7 @@ table_of_figures! {
 
 impl DnsStatus {
     /// Builds the status of a hub.
-    pub(crate) fn of_hub(questions: u64, failed: u64) -> Self {
+    pub fn of_hub(questions: u64, failed: u64) -> Self {
         Self { questions, failed, ..Self::default() }
     }
 }
@@ -106,6 +113,7 @@ impl DnsStatus {
 table_of_figures! {
     /// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, and those of its
     /// cache.
+    #[derive(Copy)]
     pub struct HttpStatus from(stats: &http_cache::CacheStats, plain: u64, disk_errors: u64) {
         /// Requests that the cache has examined.
         requests: u64 = stats.requests => HTTP.row("asked");
@@ -144,7 +152,7 @@ table_of_figures! {
 
 impl HttpStatus {
     /// The status of a hub, which saves its terminals bytes, but no round trips.
-    pub(crate) fn of_hub(
+    pub fn of_hub(
         requests: u64,
         reused: u64,
         stats: &http_cache::CacheStats,
@@ -157,6 +165,7 @@ impl HttpStatus {
 
 table_of_figures! {
     /// Bundles since the gateway started.
+    #[derive(Copy)]
     pub struct BundlesStatus from(stats: &bundles::AgentStats, now: u64) {
         /// Number of bundles in the store.
         waiting: u64 = stats.waiting as u64 => gauge("skyhop_bundles_waiting", "Bundles in the store");
@@ -194,7 +203,6 @@ fn oldest_s(stats: &bundles::AgentStats, now: u64) -> f64 {
 
 /// A bundle in the store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct BundleStatus {
     /// Identity of the bundle, in 32 hexadecimal digits.
     pub id: String,
@@ -212,31 +220,38 @@ pub struct BundleStatus {
     pub state: String,
 }
 
-/// State of the DLEP session with the modem (RFC 8175).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct DlepStatus {
-    /// `looking`, `connecting`, `initializing`, `up`, `ending` or `stopped`.
-    pub state: String,
-    /// Time since the last change of state.
-    pub since_s: f64,
-    /// The modem's address, if known.
-    pub modem: Option<String>,
-    /// The modem's own description, while a session is up.
-    pub peer_type: Option<String>,
-    /// Rate of the link as a whole.
-    pub rate_bit_s: Option<u64>,
-    /// Destinations reported in this session.
-    pub destinations: Vec<DlepDestination>,
-    /// Number of sessions so far.
-    pub sessions: u64,
-    /// Reason why there is no session, or why the last one ended.
-    pub trouble: Option<String>,
+table_of_figures! {
+    /// State of the DLEP session with the modem (RFC 8175).
+    pub struct DlepStatus {
+        /// `looking`, `connecting`, `initializing`, `up`, `ending` or `stopped`.
+        state: String => gauge("skyhop_dlep_up", "1 if the modem reports its rate"), is_up;
+        /// Time since the last change of state.
+        since_s: f64;
+        /// The modem's address, if known.
+        modem: Option<String>;
+        /// The modem's own description, while a session is up.
+        peer_type: Option<String>;
+        /// Rate of the link as a whole.
+        rate_bit_s: Option<u64> => gauge("skyhop_dlep_rate_bits_per_second", "Session-wide rate of the modem"), or_zero;
+        /// Destinations reported in this session.
+        destinations: Vec<DlepDestination> => gauge("skyhop_dlep_destinations", "Destinations of the modem that are up"), number_up;
+        /// Number of sessions so far.
+        sessions: u64 => counter("skyhop_dlep_sessions", "DLEP sessions with a modem");
+        /// Reason why there is no session, or why the last one ended.
+        trouble: Option<String>;
+    }
+}
+
+fn is_up(state: &str) -> bool {
+    state == "up"
+}
+
+fn number_up(destinations: &[DlepDestination]) -> u64 {
+    destinations.iter().filter(|destination| destination.up).count() as u64
 }
 
 /// A destination on the modem's link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DlepDestination {
     /// Link-layer (MAC) address, by which the modem identifies it.
     pub mac: String,

@@ -9,9 +9,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use config::ControlPath;
+use control::Role;
 use os::{DirectoryError, PrivateDirectories, RUN_VARIABLE};
-
-use crate::role::Role;
 
 const ROLES: [Role; 3] = [Role::Hub, Role::Terminal, Role::Solo];
 

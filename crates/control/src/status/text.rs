@@ -12,8 +12,9 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::{
     CompressionStatus, ConnectionStatus, DemandStatus, GatewayStatus, InterceptionStatus,
-    MemoryStatus, PolicyStatus, Role, TrafficStatus, UnansweredStatus,
+    MemoryStatus, PolicyStatus, TrafficStatus, UnansweredStatus,
 };
+use crate::Role;
 
 impl GatewayStatus {
     /// Formats the status in lines. With an earlier status, it includes the rates of the traffic since then.
