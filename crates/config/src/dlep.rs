@@ -1,5 +1,6 @@
 //! Section `[dlep]`: the rate from the modem.
 
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use pep::dlep::PORT;
@@ -10,7 +11,30 @@ use crate::bounded::{HOUR, Interval, SECOND, on};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::interface_name::interface;
-use crate::{DlepConfig, ModemLocation};
+
+/// DLEP settings. Section `[dlep]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DlepConfig {
+    /// Location of the modem. Key `interface` or `modem`.
+    pub modem: ModemLocation,
+    /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
+    pub heartbeat: Duration,
+    /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
+    /// true.
+    pub gtsm: bool,
+    /// The link gives capacity on demand: the gateway requests it for its backlog, and a rate of 0 means
+    /// that nothing is granted at present. Key `on_demand`, default false.
+    pub on_demand: bool,
+}
+
+/// Location of the modem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModemLocation {
+    /// By discovery on this interface.
+    Discover(String),
+    /// At this address and port.
+    At(SocketAddr),
+}
 
 /// The rate from the modem by DLEP (RFC 8175); needs `rate = "modem"`.
 #[derive(Deserialize, JsonSchema)]

@@ -31,7 +31,7 @@ impl HopKeys {
         link.decompressors = compression::decompressors(link.memory);
         // A small `memory` alone is no error: it lowers the default window.
         link.stream_window =
-            self.stream_window.map_or(link.stream_window.min(link.memory), Size::get);
+            self.stream_window.map_or_else(|| link.stream_window.min(link.memory), Size::get);
         let expected = format!("at most the memory, {}", link.memory);
         let good = link.stream_window <= link.memory;
         place.check(good, "stream_window", quoted(link.stream_window), expected)?;

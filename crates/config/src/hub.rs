@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pep::accounting::VolumeDefaults;
-use pep::egress::EgressRules;
 use pep::routes::{PermittedTerminal, TerminalQuota};
 use pep::traffic::{TrafficClasses, TrafficPolicy};
 use schemars::JsonSchema;
@@ -23,18 +21,20 @@ use crate::dns::{HubDnsConfig, HubDnsSection};
 use crate::egress::EgressSection;
 use crate::etcd::{EtcdConfig, EtcdSection};
 use crate::file::FileError;
-use crate::file::place::{KeyContext, quoted};
+use crate::file::place::KeyContext;
 use crate::file::text::Text;
-use crate::gateway_file::{ConfigFile, KeySource};
 use crate::hop::ConnectTimeout;
 use crate::http::{HubHttpConfig, HubHttpSection};
 use crate::intercept::{InterceptConfig, InterceptSection, TunnelConfig};
 use crate::limits::LimitsSection;
 use crate::links::{LinkConfig, LinkSection, LinkSide};
 use crate::operation::{Keepalive, MetricsSection, OperationConfig};
-use crate::permits::{PermittedTerminalSection, TerminalList};
 use crate::policies::{PolicyActions, PolicySection};
 use crate::shared::{SharedSettings, shared_keys};
+use crate::shared_name::carrier;
+use crate::source::{ConfigFile, KeySource};
+use crate::terminal_list::{PermitDefaults, TerminalList};
+use crate::terminal_section::PermittedTerminalSection;
 use crate::tls_files::TlsFiles;
 use crate::tunnel::TunnelSection;
 use crate::values::{AddressWithPort, InitialRate, RateChoice};
@@ -366,19 +366,6 @@ pub fn link_rates(
     terminals.iter().filter_map(of).collect()
 }
 
-/// Default settings of terminals.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermitDefaults {
-    /// Section `[egress]`.
-    pub egress: EgressRules,
-    /// Section `[limits]`.
-    pub quota: TerminalQuota,
-    /// Key `carrier`.
-    pub carrier: Option<String>,
-    /// Keys `quota`, `quota_period` and `quota_then` of section `[limits]`.
-    pub volume: VolumeDefaults,
-}
-
 pub(crate) fn hub<E: Display>(
     place: &KeyContext<'_>,
     raw: HubKeys,
@@ -517,27 +504,6 @@ fn tls(
         }
         (Some(_), None) => Err(place.missing_key("listen_tcp_key", "the key of the certificate")),
     }
-}
-
-/// Checks the name of a forward link.
-pub(crate) fn carrier(
-    place: &KeyContext<'_>,
-    name: Option<String>,
-) -> Result<Option<String>, FileError> {
-    name_of(place, "carrier", "the name of a forward link, like \"ku-1\"", name)
-}
-
-/// Checks that a name which terminals share is not blank.
-pub(crate) fn name_of(
-    place: &KeyContext<'_>,
-    key: &str,
-    expected: &'static str,
-    name: Option<String>,
-) -> Result<Option<String>, FileError> {
-    let named = name.as_ref().is_none_or(|name| !name.trim().is_empty());
-    let written = quoted(name.as_deref().unwrap_or_default());
-    place.check(named, key, written, expected)?;
-    Ok(name)
 }
 
 /// Checks that at least one terminal has networks, if `any` is set because other settings need them.

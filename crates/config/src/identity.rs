@@ -6,10 +6,10 @@ use std::path::Path;
 use pep::keys::KEY_FORM;
 use slacp::{KeyPair, PublicKey};
 
-use crate::KeySource;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
+use crate::source::KeySource;
 use crate::values::PublicKeyText;
 
 /// Reads the private key from the one of two sources that is configured.

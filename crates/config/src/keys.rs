@@ -53,7 +53,7 @@ pub(crate) fn rows(kind: FileKind) -> Vec<KeyRow> {
 fn collect(root: &Value, table: &Value, within: &[String], rows: &mut Vec<KeyRow>) {
     let properties = table["properties"].as_object().into_iter().flatten();
     for (key, schema) in properties {
-        let path = [within, &[key.clone()]].concat();
+        let path = [within, std::slice::from_ref(key)].concat();
         let restart = match &schema[RESTART] {
             Value::Bool(true) => RestartRule::Restart,
             Value::String(mark) if mark == PRESENCE => RestartRule::PresenceOnly,

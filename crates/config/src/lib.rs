@@ -38,8 +38,12 @@ mod reference_page;
 mod restart_keys;
 mod schema;
 mod shared;
+mod shared_name;
 mod solo;
+mod source;
 mod terminal;
+mod terminal_list;
+mod terminal_section;
 #[cfg(test)]
 mod tests;
 mod tls_files;
@@ -48,25 +52,27 @@ mod values;
 
 pub use self::bounded::{Interval, Number, Size};
 pub use self::bundles::{BundlesConfig, BundlesSection, BundlesTls, FILE_SERVICES, NodeReach};
+pub use self::dlep::{DlepConfig, ModemLocation};
 pub use self::dns::{DnsConfig, DnsSection, HubDnsConfig, HubDnsSection, SecureDns};
 pub use self::etcd::{EtcdConfig, EtcdLogin, EtcdTls};
 pub use self::file::{FileError, FileKind, FilePosition};
-pub use self::gateway_file::{ConfigFile, KeySource};
 pub use self::http::{
     HttpConfig, HttpSection, HubCacheConfig, HubHttpConfig, HubHttpSection, SiteConfig,
 };
-pub use self::hub::{HubConfig, PermitDefaults, aggregates, link_rates, memory_limits, quotas};
+pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, quotas};
 pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{
     AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,
 };
 pub use self::links::LinkConfig;
 pub use self::log::{LogFilter, LogFilterError};
-pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, ModemLocation, OperationConfig};
+pub use self::operation::{ControlPath, MetricsConfig, OperationConfig};
 pub use self::permits::PermittedTerminals;
 pub use self::restart_keys::{RestartKeys, WrittenKeys};
 pub use self::schema::schema_text;
 pub use self::solo::{SideConfig, SoloConfig, StackConfig};
+pub use self::source::{ConfigFile, KeySource};
 pub use self::terminal::{KnownHub, TerminalConfig};
+pub use self::terminal_list::PermitDefaults;
 pub use self::tls_files::TlsFiles;
 pub use pep::routes::PermittedTerminal;

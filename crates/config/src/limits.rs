@@ -9,13 +9,13 @@ use pep::traffic::TrafficClasses;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::{ClassRates, SessionShare};
-use units::{BitRate, ByteCount};
+use units::ByteCount;
 
 use crate::bounded::{Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::permits::PermittedTerminalSection;
+use crate::terminal_section::{OwnRatesSection, PermittedTerminalSection};
 use crate::{guarantees, rate};
 
 /// Limits of each terminal.
@@ -46,19 +46,6 @@ pub(crate) struct LimitsSection {
     /// the name of a `[[class]]` that takes all its traffic.
     #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(crate) quota_then: Option<Text<ExhaustedAction>>,
-}
-
-/// Rates of a class towards one terminal.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "OwnRates")]
-pub(crate) struct OwnRatesSection {
-    /// As `guaranteed` of the `[[class]]`, towards this terminal. Default: as there.
-    #[schemars(extend("examples" = ["64 kbit/s"]))]
-    pub(crate) guaranteed: Option<Text<BitRate>>,
-    /// As `maximum` of the `[[class]]`, towards this terminal. Default: as there.
-    #[schemars(extend("examples" = ["2 Mbit/s"]))]
-    pub(crate) maximum: Option<Text<BitRate>>,
 }
 
 /// Reads the default limits of all terminals.

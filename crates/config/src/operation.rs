@@ -11,11 +11,12 @@ use serde::Deserialize;
 use units::{BitRate, ByteCount};
 
 use crate::bounded::{HOUR, Interval, Memory, Number, SECOND, Size};
+use crate::dlep::DlepConfig;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::gateway_file::ConfigFile;
 use crate::log::LogFilter;
+use crate::source::ConfigFile;
 use crate::values::AddressWithPort;
 
 /// The metrics server.
@@ -100,30 +101,6 @@ pub enum ControlPath {
     At(PathBuf),
     /// No control socket: the gateway cannot be asked.
     None,
-}
-
-/// DLEP settings. Section `[dlep]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DlepConfig {
-    /// Location of the modem. Key `interface` or `modem`.
-    pub modem: ModemLocation,
-    /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
-    pub heartbeat: Duration,
-    /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
-    /// true.
-    pub gtsm: bool,
-    /// The link gives capacity on demand: the gateway requests it for its backlog, and a rate of 0 means
-    /// that nothing is granted at present. Key `on_demand`, default false.
-    pub on_demand: bool,
-}
-
-/// Location of the modem.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ModemLocation {
-    /// By discovery on this interface.
-    Discover(String),
-    /// At this address and port.
-    At(SocketAddr),
 }
 
 /// Permitted values of `keepalive`: from 1 s, because the kernel counts in seconds, to the least

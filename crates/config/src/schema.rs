@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::FileKind;
 use crate::file;
 use crate::hub::HubKeys;
-use crate::permits::PermittedTerminalSection;
 use crate::solo::SoloKeys;
 use crate::terminal::TerminalKeys;
+use crate::terminal_section::PermittedTerminalSection;
 
 /// Returns the JSON schema of a gateway's file; `None` for files of other kinds.
 pub(crate) fn schema(kind: FileKind) -> Option<Schema> {

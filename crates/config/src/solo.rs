@@ -14,7 +14,6 @@ use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::tcp_options::TcpOptions;
 use crate::file::text::Text;
-use crate::gateway_file::ConfigFile;
 use crate::hop::ConnectTimeout;
 use crate::intercept::{
     InterceptConfig, InterceptSection, ProxyConfig, ProxySection, TunnelConfig,
@@ -22,6 +21,7 @@ use crate::intercept::{
 use crate::interface_name::interface;
 use crate::operation::{Keepalive, MetricsSection, OperationConfig, OperationKeys};
 use crate::policies::{PolicyActions, PolicySection};
+use crate::source::ConfigFile;
 use crate::values::Stack;
 use crate::{LogFilter, TunnelDevice, intercept, policies, tunnel};
 
