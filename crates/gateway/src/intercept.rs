@@ -20,6 +20,7 @@ pub(crate) mod own;
 pub(crate) mod policy;
 pub(crate) mod routing;
 pub(crate) mod rule;
+pub(crate) mod slot;
 pub(crate) mod syn_tap;
 
 pub(crate) use interception::{

@@ -190,8 +190,8 @@ fn the_routes_to_the_stack_s_own_addresses_are_restored() {
         run(|| async {
             let (mut stack, _) = install(None);
             let mut kernel = RouteSocket::open().unwrap();
-            let device = stack.device;
-            for version in [IpFamily::V4, IpFamily::V6] {
+            let device = stack.device.index();
+            for version in IpFamily::BOTH {
                 let mut remove = || {
                     let route = own_route(device, version);
                     kernel.remove(RouteNetlinkMessage::DelRoute(route)).unwrap()
@@ -214,7 +214,7 @@ fn a_device_that_is_removed_is_made_anew() {
             let (caller, to) = (stack.caller(), SocketAddr::new(KERNEL.into(), PORT));
             let (flow, accepted) =
                 tokio::join!(caller.connect(to, None, None, LIMIT), listener.accept());
-            let before = stack.device;
+            let before = stack.device.index();
             let mut link = LinkMessage::default();
             link.header.index = before;
             let mut kernel = RouteSocket::open().unwrap();
@@ -222,7 +222,7 @@ fn a_device_that_is_removed_is_made_anew() {
             // The driver finds out.
             tokio::task::yield_now().await;
             stack.follow_routes();
-            assert_ne!(stack.device, before);
+            assert_ne!(stack.device.index(), before);
             let (server, _) = accepted.unwrap();
             assert_talk(joined(flow.unwrap(), &counters).await, server).await;
         });
