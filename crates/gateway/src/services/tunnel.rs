@@ -388,6 +388,9 @@ pub(crate) fn everywhere() -> Vec<Prefix> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
     use config::TunnelDevice;
     use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::link::LinkMessage;
@@ -395,9 +398,11 @@ mod tests {
     use nix::net::if_::if_nametoindex;
     use os::netlink::RouteSocket;
     use pep::traffic::{ClassDefinition, PortRange, TrafficClasses, TrafficSelector};
+    use tokio::time::timeout;
 
     use super::*;
-    use crate::testkit::{Hops, in_namespace};
+    use crate::intercept::slot::NamespaceSlot;
+    use crate::testkit::{Hops, give_address, in_namespace};
 
     const THEIRS: &str = "10.2.0.0/16";
     /// A port with a class, and so a channel, of its own.
@@ -441,6 +446,16 @@ mod tests {
                 work(&mut hops, &mut tunnel).await;
             });
         });
+    }
+
+    /// Lets other tasks run until this holds.
+    async fn until(holds: impl Fn() -> bool) {
+        let waiting = async {
+            while !holds() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(10), waiting).await.expect("the reader did nothing");
     }
 
     fn counts(tunnel: &Tunnel) -> [u64; 4] {
@@ -522,20 +537,30 @@ mod tests {
             let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
             assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
             tunnel.start(hub);
-            let before = if_nametoindex("test0").unwrap();
-            let mut link = LinkMessage::default();
-            link.header.index = before;
-            let mut kernel = RouteSocket::open().unwrap();
-            assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
-            tunnel.housekeep();
-            let after = if_nametoindex("test0").unwrap();
-            assert!(after != before && tunnel.reader.is_some());
-            assert!(!tunnel.port.device.device().has_failed());
-            let into_it = |route: &RouteMessage| {
-                route.attributes.contains(&RouteAttribute::Oif(after))
-                    && route.header.destination_prefix_length == 0
-            };
-            assert!(kernel.routes().unwrap().iter().any(into_it));
+            give_address("lo", [10, 1, 0, 1].into());
+            let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+            let mark = tunnel.port.table().slot().mark().value;
+            socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+            for (sent, is_noticed) in [(1, false), (2, true)] {
+                let before = if_nametoindex("test0").unwrap();
+                let mut link = LinkMessage::default();
+                link.header.index = before;
+                let mut kernel = RouteSocket::open().unwrap();
+                assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
+                if is_noticed {
+                    until(|| tunnel.port.device.device().has_failed()).await;
+                }
+                tunnel.housekeep();
+                let after = if_nametoindex("test0").unwrap();
+                assert!(after != before && !tunnel.port.device.device().has_failed());
+                let into_it = |route: &RouteMessage| {
+                    route.attributes.contains(&RouteAttribute::Oif(after))
+                        && route.header.destination_prefix_length == 0
+                };
+                assert!(kernel.routes().unwrap().iter().any(into_it));
+                socket.send_to(b"into the new device", "10.2.0.9:9").unwrap();
+                until(|| counts(tunnel)[0] == sent).await;
+            }
         });
     }
 
