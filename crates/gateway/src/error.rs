@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::config::FileError;
 use crate::config::keys::KeyError;
-use crate::refusal::KernelRefusal;
+use crate::refusal::{KernelOperation, KernelRefusal};
 
 /// Reason why a gateway cannot start, or stops. Displayed as one line.
 #[derive(Debug, Error)]
@@ -169,6 +169,11 @@ impl RunError {
         Self::Tunnel { name: name.to_owned(), refusal }
     }
 
+    /// Wraps the kernel's refusal to create or change an nftables table.
+    pub(crate) fn nftables(cause: io::Error) -> Self {
+        Self::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
+    }
+
     /// Attributes an interception error to `transparent = true`.
     pub(crate) fn of_transparency(self) -> Self {
         match self {
@@ -186,7 +191,6 @@ impl RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::KernelOperation;
 
     #[test]
     fn only_an_end_while_running_is_no_matter_of_setup() {

@@ -17,9 +17,11 @@ pub(crate) mod listener;
 pub(crate) mod netfilter;
 pub(crate) mod nft_table;
 pub(crate) mod own;
+mod packet_log;
 pub(crate) mod policy;
 pub(crate) mod routing;
 pub(crate) mod rule;
+pub(crate) mod slot;
 pub(crate) mod syn_tap;
 
 pub(crate) use interception::{

@@ -202,11 +202,9 @@ fn missing_capability(
 mod tests {
     use super::*;
 
-    const BOTH: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
-
     fn operations() -> impl Iterator<Item = KernelOperation> {
         use KernelOperation::{Device, Listener, Nftables, Packets, Route, Rule, Tun, Veth};
-        let each = BOTH.into_iter().flat_map(|version| {
+        let each = IpFamily::BOTH.into_iter().flat_map(|version| {
             [Listener as fn(IpFamily) -> KernelOperation, Rule, Route].map(|of| of(version))
         });
         each.chain([Nftables, Packets, Tun, Veth, Device])

@@ -22,13 +22,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{StackConfig, TunnelConfig};
+use config::StackConfig;
 use control::status::StackStatus;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType,
-};
-use nix::net::if_::if_nametoindex;
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use os::netlink::RouteSocket;
 use pep::traffic::{IpFamily, TrafficPolicy};
 use tcp::{Stack, StackLimits};
@@ -38,15 +35,15 @@ use tokio::task::{JoinError, JoinHandle};
 pub(crate) use self::driver::IncomingFlow;
 use self::driver::{INCOMING, StackDriver, StackShared};
 pub(crate) use self::flow::StackFlow;
-use self::table::{StackTable, WanSelection};
+use self::table::WanSelection;
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::intercept::routing::{self, PROTOCOL};
+use crate::intercept::routing;
 use crate::presence;
 use crate::refusal::{KernelOperation, KernelRefusal};
-use crate::tun::device::Device;
-use crate::tun::route::{self, Route, Slot};
+use crate::tun::port::{DeviceUse, RoutedDevice};
+use crate::tun::table::{DeviceRules, DeviceTable};
 
 /// Addresses of the stack for connections without a client's address. They never leave this machine: the
 /// first is from a prefix reserved for that (RFC 7335), the second a unique local address (RFC 4193).
@@ -65,11 +62,8 @@ fn address(version: IpFamily) -> IpAddr {
 /// The stack in service. Dropping it resets its connections and removes everything it installed.
 pub(crate) struct WanStack {
     shared: Arc<StackShared>,
-    table: StackTable,
-    route: Route,
-    device_config: TunnelConfig,
-    /// Index of the device, for the route to the stack's own address.
-    device: u32,
+    table: DeviceTable<WanSelection>,
+    device: RoutedDevice,
     driver: JoinHandle<io::Error>,
     incoming: mpsc::Receiver<IncomingFlow>,
 }
@@ -99,33 +93,32 @@ impl WanStack {
     ) -> Result<Self, RunError> {
         presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let name = &config.device.name;
-        let device = Device::open(&config.device);
-        let device = device.map_err(|refusal| RunError::device(name, refusal))?;
-        let refused = |refusal| RunError::Stack { name: name.clone(), refusal };
-        let nftables = |cause| refused(KernelRefusal::wrap(KernelOperation::Nftables)(cause));
-        let table = StackTable::claim(selection(config, policies), name).map_err(nftables)?;
-        let index =
-            if_nametoindex(name.as_str()).map_err(|error| RunError::System(error.into()))?;
-        let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
-        let own = routing::for_versions(&[IpFamily::V4, IpFamily::V6], |version| {
-            route_to_stack(index, version)
+        let (device, table, without_v6) = RoutedDevice::install(
+            DeviceUse::Stack,
+            &config.device,
+            selection(config, policies),
+            None,
+        )?;
+        let own = routing::for_versions(&IpFamily::BOTH, |version| {
+            route_to_stack(device.index(), version)
                 .map_err(KernelRefusal::wrap(KernelOperation::Route(version)))
         });
-        let without_v6 = without_v6.or(own.map_err(refused)?);
+        let own = own.map_err(|refusal| RunError::Stack { name: name.clone(), refusal })?;
+        let without_v6 = without_v6.or(own);
         if let Some(refusal) = &without_v6 {
             tracing::warn!("the stack has only IPv4: {refusal}; {}", refusal.later_advice());
         }
         warn_without_forwarding();
         let flows = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(CONNECTIONS);
         let stack = Stack::new(StackLimits { flows, incoming: INCOMING });
-        tracing::info!("{name}: {}, {}", device.kind(), config.tcp.controller);
+        let port = device.port();
+        tracing::info!("{name}: {}, {}", port.device().kind(), config.tcp.controller);
         let mtu = config.device.mtu;
-        let shared = Arc::new(StackShared::new(device, stack, config.tcp.clone(), mtu, counters));
+        let shared = Arc::new(StackShared::new(port, stack, config.tcp.clone(), mtu, counters));
         let (sender, incoming) = mpsc::channel(INCOMING);
         let driver = StackDriver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
-        let device_config = config.device.clone();
-        Ok(Self { shared, table, route, device_config, device: index, driver, incoming })
+        Ok(Self { shared, table, device, driver, incoming })
     }
 
     /// Returns a handle to open connections.
@@ -146,10 +139,10 @@ impl WanStack {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn accept(&mut self, accepts: bool) -> Result<(), RunError> {
-        let set = self.table.accept(accepts);
-        set.map_err(|cause| {
-            RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
-        })
+        if *self.table.scope() == accepts {
+            return Ok(());
+        }
+        self.table.set_scope(accepts).map_err(RunError::nftables)
     }
 
     /// Applies reloaded settings to new connections. Device and MTU stay.
@@ -162,10 +155,8 @@ impl WanStack {
         policies: &[TrafficPolicy],
     ) -> Result<(), RunError> {
         presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
-        let set = self.table.configure(selection(config, policies));
-        set.map_err(|cause| {
-            RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
-        })?;
+        let set = self.table.update(|rules| *rules = selection(config, policies));
+        set.map_err(RunError::nftables)?;
         self.shared.lock().config = config.tcp.clone();
         Ok(())
     }
@@ -177,34 +168,14 @@ impl WanStack {
     }
 
     /// Replaces a device that was removed, and restores the routes that the kernel removed when IPv6 was
-    /// switched off.
+    /// switched off. The connections go on: what was lost meanwhile is retransmitted.
     pub(crate) fn follow_routes(&mut self) {
-        // Its reader learns that the device was removed, but not that it was renamed.
-        if if_nametoindex(self.device_config.name.as_str()).is_err() {
-            self.renew_device();
-        }
+        self.device.renew();
         // Fails without the device.
-        let _ = self.route.restore();
-        for version in [IpFamily::V4, IpFamily::V6] {
+        let _ = self.device.restore_routes();
+        for version in IpFamily::BOTH {
             // Also fails without IPv6, which was reported at the start.
-            let _ = route_to_stack(self.device, version);
-        }
-    }
-
-    /// Creates the device again, and leads the routes to it. The connections go on: what was lost meanwhile
-    /// is retransmitted.
-    fn renew_device(&mut self) {
-        let name = &self.device_config.name;
-        let made = Device::open(&self.device_config).map_err(|refusal| refusal.to_string());
-        let index = if_nametoindex(name.as_str()).map_err(|errno| errno.to_string());
-        match made.and_then(|device| Ok((device, index?))) {
-            Ok((device, index)) => {
-                tracing::info!("stack {name}: its device was made anew");
-                self.route.lead_to(index);
-                self.device = index;
-                self.shared.renew_device(device);
-            }
-            Err(error) => tracing::debug!("the stack's device is not there: {error}"),
+            let _ = route_to_stack(self.device.index(), version);
         }
     }
 
@@ -293,19 +264,12 @@ fn route_to_stack(device: u32, version: IpFamily) -> io::Result<()> {
 }
 
 fn own_route(device: u32, version: IpFamily) -> RouteMessage {
-    let mut route = RouteMessage::default();
-    route.header.address_family = routing::family(version);
-    route.header.protocol = PROTOCOL;
-    route.header.kind = RouteType::Unicast;
+    let mut route = routing::route_of_kind(RouteType::Unicast, version);
     let (to, length) = match version {
         IpFamily::V4 => (RouteAddress::Inet(ADDRESS_V4), 32),
         IpFamily::V6 => (RouteAddress::Inet6(ADDRESS_V6), 128),
     };
     route.header.destination_prefix_length = length;
-    route.header.scope = match version {
-        IpFamily::V4 => RouteScope::Link,
-        IpFamily::V6 => RouteScope::Universe,
-    };
     route.header.table = libc::RT_TABLE_MAIN;
     route.attributes = vec![RouteAttribute::Destination(to), RouteAttribute::Oif(device)];
     route
@@ -336,14 +300,10 @@ pub(crate) fn missing_settings() -> Vec<String> {
 
 /// Formats the routes, rules and table of the stack, in nft and ip syntax.
 pub(crate) fn print(config: &StackConfig, policies: &[TrafficPolicy]) -> String {
-    // The first slot, which the only stack of a machine gets.
-    let slot = Slot(0);
     let device = &config.device.name;
-    let own = [IpFamily::V4, IpFamily::V6].map(|version| {
+    let own = IpFamily::BOTH.map(|version| {
         let family = if version == IpFamily::V4 { "" } else { "-6 " };
         format!("# ip {family}route add {} dev {device}\n", address(version))
     });
-    let routes = route::display(slot, device);
-    let table = selection(config, policies).display(device, slot);
-    format!("{}{routes}{table}\n", own.concat())
+    own.concat() + &selection(config, policies).print(&true, device)
 }

@@ -125,6 +125,23 @@ pub(crate) fn permitted(name: &str, key: PublicKey) -> PermittedTerminal {
     }
 }
 
+/// Asserts that the kernel's table of this name has the chains and rules of the printed one. Returns it as nft
+/// lists it; `None` without nft.
+pub(crate) fn assert_printed(name: &str, printed: &str) -> Option<String> {
+    let ours = nft(&["list", "table", "inet", name], "")?;
+    nft(&["-f", "-"], &printed.replace(name, "printed")).unwrap();
+    let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
+    nft(&["delete", "table", "inet", "printed"], "").unwrap();
+    assert_eq!(chains(&ours), chains(&theirs));
+    Some(ours)
+}
+
+/// A table's chains as nft lists them, without name and owner.
+fn chains(listed: &str) -> Vec<&str> {
+    let lines = listed.lines().skip(1).map(str::trim);
+    lines.filter(|line| !line.is_empty() && *line != "flags owner").collect()
+}
+
 /// Adds an IPv4 address of a /24 subnet to a device.
 pub(crate) fn give_address(name: &str, address: Ipv4Addr) {
     RouteSocket::open().unwrap().add_address(name, address.into(), 24).unwrap();

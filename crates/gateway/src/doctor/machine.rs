@@ -11,6 +11,7 @@ use crate::clock;
 use crate::intercept::firewall;
 use crate::intercept::netfilter::GatewaySlot;
 use crate::intercept::routing::is_loopback_up;
+use crate::intercept::slot::NamespaceSlot;
 use crate::operate::control_socket::check_default;
 use crate::refusal::{KernelOperation, KernelRefusal, without_v6};
 

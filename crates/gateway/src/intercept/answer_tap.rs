@@ -6,23 +6,18 @@
 use std::io;
 use std::net::SocketAddr;
 
-use nix::errno::Errno;
-use nix::unistd::read;
-use os::WatchedDescriptor;
-use os::netlink::netfilter;
+use os::netlink::netfilter::NetfilterSocket;
 use pep::traffic::{Packet, segment_of};
 
 use super::netfilter::GatewaySlot;
+use super::packet_log::PacketLog;
 
 /// Offset of the flags in the TCP header, and the flag of an answer (RFC 9293 §3.1).
 const FLAGS: usize = 13;
 const ACK: u8 = 0x10;
 
 /// Receives logged SYNs and answers.
-pub(crate) struct AnswerTap {
-    socket: WatchedDescriptor,
-    buffer: Vec<u8>,
-}
+pub(crate) struct AnswerTap(PacketLog);
 
 /// A logged packet between a client and the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,29 +36,13 @@ impl AnswerTap {
     /// # Errors
     /// The kernel's refusal: it cannot log, or the group is taken.
     pub(crate) fn open(slot: GatewaySlot) -> io::Result<Self> {
-        let descriptor =
-            netfilter::NetfilterSocket::open()?.listen_to_headers(slot.watch_group())?;
-        Ok(Self { socket: WatchedDescriptor::new(descriptor)?, buffer: vec![0; 32 << 10] })
+        let group = NetfilterSocket::open()?.listen_to_headers(slot.watch_group())?;
+        PacketLog::new(group, 32 << 10).map(Self)
     }
 
     /// Waits for the next logged packets, in order of time. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Vec<LoggedPacket> {
-        loop {
-            // Fails only while the runtime shuts down.
-            let Ok(mut ready) = self.socket.readable().await else {
-                return std::future::pending().await;
-            };
-            match ready.try_io(|fd| Ok(read(fd.get_ref(), &mut self.buffer)?)) {
-                Ok(Ok(length)) => {
-                    let packets = netfilter::logged_packets(&self.buffer[..length]);
-                    return packets.filter_map(sighting).collect();
-                }
-                Ok(Err(error)) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
-                    return vec![LoggedPacket::Gap];
-                }
-                _ => {}
-            }
-        }
+        self.0.next(sighting).await.unwrap_or_else(|| vec![LoggedPacket::Gap])
     }
 }
 

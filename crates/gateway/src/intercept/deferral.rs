@@ -157,7 +157,7 @@ mod tests {
 
     fn deferral() -> Deferral {
         let mark = FirewallMark { value: 1, mask: 1 };
-        Deferral::new(Arc::new(SynInjector::new(&[IpFamily::V4, IpFamily::V6], mark).unwrap()))
+        Deferral::new(Arc::new(SynInjector::new(&IpFamily::BOTH, mark).unwrap()))
     }
 
     /// Takes the first SYN of a connection.

@@ -71,6 +71,7 @@ impl fmt::Display for Barrier {
 mod tests {
     use super::*;
     use crate::intercept::netfilter::GatewaySlot;
+    use crate::intercept::slot::NamespaceSlot;
     use crate::testkit::{in_namespace, nft};
 
     const TABLE: &str = "table inet guard {

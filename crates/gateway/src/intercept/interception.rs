@@ -17,6 +17,7 @@ use super::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use super::listener::{AcceptOutcome, AcceptedConnection, Listener};
 use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope};
 use super::routing::{self, Routing};
+use super::slot::NamespaceSlot;
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
 use crate::figures::refused_connections::PassExemptions;
@@ -36,7 +37,7 @@ pub(crate) struct Interception {
     rules: Rules,
     table: InterceptTable,
     without_v6: Option<KernelRefusal>,
-    routing: Routing,
+    routing: Routing<GatewaySlot>,
 }
 
 /// Handling of SYNs that the table drops and logs to the gateway.
@@ -129,9 +130,10 @@ impl Interception {
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         check_loopback(config)?;
         // The table first: claiming it chooses the slot, which determines mark and routing table.
-        let table = InterceptTable::claim(names.is_some()).map_err(nftables)?;
-        let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
-            .map_err(RunError::Interception)?;
+        let table = InterceptTable::claim(names.is_some()).map_err(RunError::nftables)?;
+        let (routing, refusal) =
+            Routing::install(table.slot(), routing::LOOPBACK, &versions(&listeners))
+                .map_err(RunError::Interception)?;
         without_v6 = without_v6.or(refusal);
         // Only reported: the gateway changes no table but its own.
         for barrier in firewall::barriers(table.slot().mark()) {
@@ -139,7 +141,7 @@ impl Interception {
         }
         let versions = versions(&listeners);
         if config.own_traffic {
-            table.add_own().map_err(nftables)?;
+            table.add_own().map_err(RunError::nftables)?;
         }
         let withheld = match config.answer {
             AnswerTiming::Early => None,
@@ -307,7 +309,7 @@ impl Interception {
 
     /// Intercepts new connections to `scope` from now on. Existing connections are kept.
     pub(crate) fn apply_scope(&mut self, scope: &Scope) -> Result<(), RunError> {
-        self.table.apply(&self.rules, scope).map_err(nftables)?;
+        self.table.apply(&self.rules, scope).map_err(RunError::nftables)?;
         if let Some(Withheld { deferral: Some(deferral), .. }) = &self.withheld {
             // A retransmission may now pass, so the gateway must not answer the pending SYN as well.
             deferral.clear_pending();
@@ -461,7 +463,7 @@ fn print_with(
     lans: LanRoutes,
     names: Option<NameRules>,
 ) -> String {
-    let versions = [IpFamily::V4, IpFamily::V6];
+    let versions = IpFamily::BOTH;
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
     let rules = Rules {
         names,
@@ -475,7 +477,7 @@ fn print_with(
     format!(
         "# A running gateway uses the first free table and any free port, and follows routes and bridges.\n\
          {}{}\n",
-        routing::display(slot, &versions),
+        routing::display(slot, "lo", &versions),
         rules.display(slot, scope)
     )
 }
@@ -504,7 +506,7 @@ fn rules(
 /// Binds a listener for each IP version. Also returns the reason why IPv6 has none.
 fn bind() -> Result<(Vec<Listener>, Option<KernelRefusal>), KernelRefusal> {
     let mut listeners = Vec::new();
-    let without_v6 = routing::for_versions(&[IpFamily::V4, IpFamily::V6], |version| {
+    let without_v6 = routing::for_versions(&IpFamily::BOTH, |version| {
         listeners.push(
             Listener::bind(version)
                 .map_err(KernelRefusal::wrap(KernelOperation::Listener(version)))?,
@@ -523,8 +525,4 @@ fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(IpFamily, u16)> {
 
 fn versions(listeners: &[Listener]) -> Vec<IpFamily> {
     listeners.iter().map(|listener| listener.port().0).collect()
-}
-
-fn nftables(cause: io::Error) -> RunError {
-    RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
 }

@@ -267,7 +267,7 @@ impl Survey {
 
     fn look_up_routes(&mut self) -> io::Result<Vec<LanRoute>> {
         let mut found = Vec::new();
-        for version in [IpFamily::V4, IpFamily::V6] {
+        for version in IpFamily::BOTH {
             let everywhere = self.nearby == LocalInterfaces::AllInterfaces;
             // Then the outgoing interface does not tell clients from the way to the hop.
             let is_one_armed =
@@ -405,7 +405,7 @@ fn sample_hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
 /// Names of the incoming interfaces that routing rules match.
 fn incoming_interfaces(kernel: &mut RouteSocket) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for version in [IpFamily::V4, IpFamily::V6] {
+    for version in IpFamily::BOTH {
         let mut rule = RuleMessage::default();
         rule.header.family = family(version);
         let rules = match kernel.list(RouteNetlinkMessage::GetRule(rule)) {

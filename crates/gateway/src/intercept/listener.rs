@@ -135,7 +135,7 @@ mod tests {
         in_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
-                for version in [IpFamily::V4, IpFamily::V6] {
+                for version in IpFamily::BOTH {
                     let listener = Listener::bind(version).unwrap();
                     assert_eq!(listener.port(), (version, listener.address.port()));
                     let mut client = TcpStream::connect(listener.address).await.unwrap();

@@ -41,6 +41,7 @@ use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
 use crate::intercept::policy;
 use crate::intercept::rule::{FirewallMark, PASS_MARK, Term};
+use crate::intercept::slot::{NamespaceSlot, SLOTS};
 
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
@@ -57,15 +58,14 @@ const OUTPUT_CHAIN: &str = "output";
 const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
+/// What the policies' counters count.
+const COUNTED: [PolicySubject; 1] = [PolicySubject::Connections];
 /// Number of deciding chains for clients' connections.
 const CLIENT_CHAINS: usize = 3;
 /// Number of deciding chains for the machine's own connections.
 const OWN_CHAINS: usize = 3;
 const DNS: u16 = 53;
 const LOOPBACK: &str = "lo";
-/// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
-pub(crate) const SLOTS: u32 = 15;
-const MARK_SHIFT: u32 = 20;
 /// Netlink log group of the first slot.
 const FIRST_GROUP: u16 = 5900;
 /// Maximum SYNs and answers logged per second. The limit of answers is the higher one: a SYN whose answer
@@ -81,15 +81,19 @@ const BEHIND_FILTERS: i32 = 400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GatewaySlot(pub(crate) u32);
 
-impl GatewaySlot {
-    /// Name of the nftables table.
-    pub(crate) fn table(self) -> String {
-        format!("skyhop-{}", self.0)
+/// Its mark is that of packets for our listeners.
+impl NamespaceSlot for GatewaySlot {
+    const TABLE_PREFIX: &'static str = "skyhop";
+    const MARK_SHIFT: u32 = 20;
+    const FIRST_ROUTING_TABLE: u32 = 5900;
+    const IS_LOCAL: bool = true;
+
+    fn new(number: u32) -> Self {
+        Self(number)
     }
 
-    /// Mark of packets for our listeners.
-    pub(crate) fn mark(self) -> FirewallMark {
-        FirewallMark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
+    fn number(self) -> u32 {
+        self.0
     }
 }
 
@@ -103,11 +107,6 @@ impl GatewaySlot {
     /// Mark of this machine's own SYNs on their way through loopback.
     fn loopback_mark(self) -> FirewallMark {
         FirewallMark { value: self.mark().value, ..self.reinjection_mark() }
-    }
-
-    /// The mark value of no gateway.
-    fn no_mark(self) -> FirewallMark {
-        FirewallMark { value: 0, ..self.mark() }
     }
 
     /// Log group for withheld SYNs.
@@ -442,10 +441,6 @@ impl Rules {
         self.exemption_rules().chain(translated).chain(self.listeners.iter().map(round)).collect()
     }
 
-    fn counters(&self) -> Vec<String> {
-        policy::counters(&self.policies, PolicySubject::Connections)
-    }
-
     /// Formats the whole table in nft syntax, as `nft -f` accepts it.
     pub(crate) fn display(&self, slot: GatewaySlot, scope: &Scope) -> String {
         let mut chains = self.deciding_chains(slot, scope);
@@ -456,7 +451,8 @@ impl Rules {
         chains.extend(own);
         chains.extend(self.own_traffic.then(|| output(slot)));
         chains.extend(self.watched.then(|| answers(slot)));
-        nft_table::display(&slot.table(), &self.counters(), &chains)
+        let counters = policy::counters(&self.policies, &COUNTED);
+        nft_table::display(&slot.table_name(), &counters, &chains)
     }
 }
 
@@ -479,7 +475,7 @@ fn hook(slot: GatewaySlot, names: bool) -> NftChain {
         // Last: segments of connections that the gateway carries have been accepted by then.
         rules.push(vec![Term::Tcp, Term::Jump(POOL_CHAIN)]);
     }
-    NftChain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
+    NftChain::on_hook(HOOK_CHAIN, Hook::prerouting(0), rules)
 }
 
 /// Builds the chain for locally sent packets.
@@ -487,7 +483,12 @@ fn output(slot: GatewaySlot) -> NftChain {
     let rules = vec![
         vec![Term::Tcp, Term::HasMark(PASS_MARK), Term::Accept],
         // A SYN that passes must not keep the mark of an earlier connection.
-        vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.no_mark()), Term::Goto(OWN_CHAIN)],
+        vec![
+            Term::Tcp,
+            Term::OnlySyn,
+            Term::MarkConnection(slot.mark().cleared()),
+            Term::Goto(OWN_CHAIN),
+        ],
         vec![
             Term::Tcp,
             Term::ConnectionHasMark(slot.mark()),
@@ -495,7 +496,7 @@ fn output(slot: GatewaySlot) -> NftChain {
             Term::Accept,
         ],
     ];
-    NftChain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
+    NftChain::on_hook(OUTPUT_CHAIN, Hook::output(0), rules)
 }
 
 /// Builds the chain that logs the SYN-ACKs which this machine sends from the addresses of destinations.
@@ -503,7 +504,7 @@ fn answers(slot: GatewaySlot) -> NftChain {
     let answer = [Term::Tcp, Term::SynAck, Term::NotFromThisMachine];
     let log = [Term::RateLimit(LOGGED_ANSWERS), Term::Log(slot.watch_group())];
     let rules = vec![[&answer[..], &log].concat()];
-    NftChain { name: ANSWER_CHAIN, hook: Some(Hook::sent(BEHIND_FILTERS)), rules }
+    NftChain::on_hook(ANSWER_CHAIN, Hook::sent(BEHIND_FILTERS), rules)
 }
 
 /// Builds plain chains without rules.
@@ -515,8 +516,6 @@ fn empty<const N: usize>(names: [&'static str; N]) -> Vec<NftChain> {
 pub(crate) struct InterceptTable {
     table: NftTable,
     slot: GatewaySlot,
-    /// The policies that the counters belong to; `None` before the first [`Self::apply`].
-    policies: Option<Vec<TrafficPolicy>>,
 }
 
 impl InterceptTable {
@@ -536,9 +535,8 @@ impl InterceptTable {
             chains.push(hook(slot, names));
             chains
         };
-        let (slot, table) =
-            NftTable::claim((0..SLOTS).map(GatewaySlot), GatewaySlot::table, chains)?;
-        Ok(Self { table, slot, policies: None })
+        let (slot, table) = NftTable::claim(GatewaySlot::all(), chains)?;
+        Ok(Self { table, slot })
     }
 
     pub(crate) fn slot(&self) -> GatewaySlot {
@@ -560,24 +558,13 @@ impl InterceptTable {
     /// Intercepts the connections that `rules` select within `scope` from now on. Existing connections
     /// are kept. If the policies have changed, all counters restart at 0.
     pub(crate) fn apply(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
-        let changed = self.policies.as_ref() != Some(&rules.policies);
-        let counters = changed.then(|| rules.counters());
-        self.table.refill(&rules.deciding_chains(self.slot, scope), counters)?;
-        if changed {
-            self.policies = Some(rules.policies.clone());
-        }
-        Ok(())
+        self.table.refill(&rules.deciding_chains(self.slot, scope), &rules.policies, &COUNTED)
     }
 
     /// Reads the number of connections decided by each policy, by the counter's name.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }
-}
-
-/// Returns whether a running gateway owns `slot`: its table exists as long as its process.
-pub(crate) fn is_claimed(slot: GatewaySlot) -> io::Result<bool> {
-    nft_table::exists(&slot.table())
 }
 
 #[cfg(test)]

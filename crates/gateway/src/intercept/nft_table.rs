@@ -9,8 +9,11 @@ use std::fmt;
 use std::io;
 
 use os::netlink::netfilter::{MessageBatch, NetfilterSocket};
+use pep::traffic::{PolicySubject, TrafficPolicy};
 
+use crate::intercept::policy;
 use crate::intercept::rule::{COUNTER, Term};
+use crate::intercept::slot::NamespaceSlot;
 
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
 /// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.
@@ -37,6 +40,11 @@ impl NftChain {
     /// Creates a chain that is not on a hook, for jumps from other chains.
     pub(crate) fn plain(name: &'static str, rules: Vec<NftRule>) -> Self {
         Self { name, hook: None, rules }
+    }
+
+    /// Creates a chain that the kernel enters first.
+    pub(crate) fn on_hook(name: &'static str, hook: Hook, rules: Vec<NftRule>) -> Self {
+        Self { name, hook: Some(hook), rules }
     }
 }
 
@@ -162,27 +170,30 @@ fn display_rules(rules: &[NftRule]) -> String {
 pub(crate) struct NftTable {
     socket: NetfilterSocket,
     name: String,
-    /// Names of the counters of the last refill.
+    /// The policies of the last refill.
+    policies: Vec<TrafficPolicy>,
+    /// Names of their counters.
     counters: Vec<String>,
 }
 
 impl NftTable {
-    /// Creates a table in the first of `places` whose name is free, and returns that place. Chains on
+    /// Creates a table in the first of `slots` whose name is free, and returns that slot. Chains on
     /// hooks get their rules; the others stay empty.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn claim<P: Copy>(
-        places: impl Iterator<Item = P>,
-        name: impl Fn(P) -> String,
-        chains: impl Fn(P) -> Vec<NftChain>,
-    ) -> io::Result<(P, Self)> {
+    pub(crate) fn claim<S: NamespaceSlot>(
+        slots: impl Iterator<Item = S>,
+        chains: impl Fn(S) -> Vec<NftChain>,
+    ) -> io::Result<(S, Self)> {
         let socket = NetfilterSocket::open()?;
         let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
-        for place in places {
-            let name = name(place);
-            match socket.execute(creation(&name, &chains(place))) {
-                Ok(()) => return Ok((place, Self { socket, name, counters: vec![] })),
+        for slot in slots {
+            let name = slot.table_name();
+            match socket.execute(creation(&name, &chains(slot))) {
+                Ok(()) => {
+                    return Ok((slot, Self { socket, name, policies: vec![], counters: vec![] }));
+                }
                 // Another program's table: EEXIST, or EPERM if it has an owner. Without privilege,
                 // every name yields EPERM.
                 Err(error) if is_taken(&error) => refusal = error,
@@ -206,13 +217,17 @@ impl NftTable {
         self.socket.execute(batch)
     }
 
-    /// Replaces the rules of all chains that are not on hooks, atomically. `counters`, if given,
-    /// replace the counters of the last refill.
+    /// Replaces the rules of all chains that are not on hooks, atomically. Each of the `policies` has a counter
+    /// for each of the `subjects`, which are the same in all calls. If the policies have changed, all
+    /// their counters restart at 0.
     pub(crate) fn refill(
         &mut self,
         chains: &[NftChain],
-        counters: Option<Vec<String>>,
+        policies: &[TrafficPolicy],
+        subjects: &[PolicySubject],
     ) -> io::Result<()> {
+        let changed = policies != self.policies;
+        let counters = changed.then(|| policy::counters(policies, subjects));
         // One transaction: packets see either the old or the new rules.
         let mut batch = MessageBatch::new();
         let plain = || chains.iter().filter(|chain| chain.hook.is_none());
@@ -238,6 +253,7 @@ impl NftTable {
         self.socket.execute(batch)?;
         if let Some(counters) = counters {
             self.counters = counters;
+            self.policies = policies.to_vec();
         }
         Ok(())
     }
@@ -343,32 +359,41 @@ fn add_rule(batch: &mut MessageBatch, table: &str, chain: &str, terms: &[Term]) 
 
 #[cfg(test)]
 mod tests {
+    use pep::traffic::PolicyAction;
+
     use super::*;
+    use crate::intercept::netfilter::GatewaySlot;
     use crate::testkit::{in_namespace, nft};
 
-    fn chains(_: u32) -> Vec<NftChain> {
-        let hook = Some(Hook::prerouting(1));
+    fn chains(_: GatewaySlot) -> Vec<NftChain> {
+        let first = vec![vec![Term::Jump("called")]];
         let called = NftChain::plain("called", vec![]);
-        vec![called, NftChain { name: "first", hook, rules: vec![vec![Term::Jump("called")]] }]
+        vec![called, NftChain::on_hook("first", Hook::prerouting(1), first)]
     }
 
-    fn claim() -> io::Result<(u32, NftTable)> {
-        NftTable::claim(0..2, |place| format!("test-{place}"), chains)
+    fn claim() -> io::Result<(GatewaySlot, NftTable)> {
+        NftTable::claim(GatewaySlot::all().take(2), chains)
     }
+
+    fn policies(names: &[&str]) -> Vec<TrafficPolicy> {
+        names.iter().map(|name| TrafficPolicy::new(name, PolicyAction::Bypass)).collect()
+    }
+
+    const COUNTED: [PolicySubject; 1] = [PolicySubject::Connections];
 
     #[test]
     fn a_table_of_another_program_is_left_alone() {
         in_namespace(|| {
-            if nft(&["add", "table", "inet", "test-0"], "").is_none() {
+            if nft(&["add", "table", "inet", "skyhop-0"], "").is_none() {
                 return;
             }
-            let (place, table) = claim().unwrap();
-            assert_eq!(place, 1);
+            let (slot, table) = claim().unwrap();
+            assert_eq!(slot, GatewaySlot(1));
             // Both names are taken now, by others.
             assert_eq!(claim().err().unwrap().raw_os_error(), Some(libc::EPERM));
-            assert!(exists("test-0").unwrap() && exists("test-1").unwrap());
+            assert!(exists("skyhop-0").unwrap() && exists("skyhop-1").unwrap());
             drop(table);
-            assert!(exists("test-0").unwrap() && !exists("test-1").unwrap());
+            assert!(exists("skyhop-0").unwrap() && !exists("skyhop-1").unwrap());
         });
     }
 
@@ -379,9 +404,9 @@ mod tests {
             let filled = |rules: Vec<NftRule>| vec![NftChain::plain("called", rules)];
             for rules in [vec![vec![Term::Tcp, Term::Return], vec![Term::Drop]], vec![]] {
                 for _ in 0..2 {
-                    table.refill(&filled(rules.clone()), None).unwrap();
+                    table.refill(&filled(rules.clone()), &[], &COUNTED).unwrap();
                 }
-                let Some(listed) = nft(&["list", "table", "inet", "test-0"], "") else { return };
+                let Some(listed) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
                 assert_eq!(listed.matches("jump called").count(), 1, "{listed}");
                 assert_eq!(listed.matches("drop").count(), rules.len() / 2, "{listed}");
             }
@@ -394,13 +419,13 @@ mod tests {
             let (_, mut table) = claim().unwrap();
             table.add_counter("kept").unwrap();
             let good = vec![NftChain::plain("called", vec![vec![Term::Drop]])];
-            table.refill(&good, Some(vec!["one".to_owned()])).unwrap();
+            table.refill(&good, &policies(&["one"]), &COUNTED).unwrap();
             let bad = vec![NftChain::plain("called", vec![vec![Term::Jump("missing")]])];
-            assert!(table.refill(&bad, Some(vec!["two".to_owned()])).is_err());
+            assert!(table.refill(&bad, &policies(&["one", "two"]), &COUNTED).is_err());
             let names: Vec<String> = table.counts().unwrap().into_keys().collect();
-            assert_eq!(names, ["kept", "one"]);
+            assert_eq!(names, ["kept", "policy-1-connections"]);
             // The counters are still those of the last table that was taken.
-            table.refill(&good, Some(vec![])).unwrap();
+            table.refill(&good, &[], &COUNTED).unwrap();
             assert_eq!(table.counts().unwrap().into_keys().collect::<Vec<_>>(), ["kept"]);
         });
     }

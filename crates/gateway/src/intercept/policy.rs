@@ -46,9 +46,13 @@ pub(crate) fn counter(index: usize, subject: PolicySubject) -> String {
     format!("policy-{}-{}", index + 1, subject.as_str())
 }
 
-/// Names of the counters of all policies.
-pub(crate) fn counters(policies: &[TrafficPolicy], subject: PolicySubject) -> Vec<String> {
-    (0..policies.len()).map(|index| counter(index, subject)).collect()
+/// Names of the counters of all policies, for each of these subjects.
+pub(crate) fn counters(policies: &[TrafficPolicy], subjects: &[PolicySubject]) -> Vec<String> {
+    let of = |subject: &PolicySubject| {
+        let subject = *subject;
+        (0..policies.len()).map(move |index| counter(index, subject))
+    };
+    subjects.iter().flat_map(of).collect()
 }
 
 /// Builds the status of each policy from the values of the tables' counters.

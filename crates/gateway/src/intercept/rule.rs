@@ -58,6 +58,13 @@ pub(crate) struct FirewallMark {
     pub(crate) mask: u32,
 }
 
+impl FirewallMark {
+    /// The mark with the bits of its mask cleared.
+    pub(crate) fn cleared(self) -> Self {
+        Self { value: 0, ..self }
+    }
+}
+
 /// Mark of packets that no gateway intercepts: the gateways' own connections, and withheld SYNs that they
 /// reinject.
 pub(crate) const PASS_MARK: FirewallMark = FirewallMark { value: 1 << 24, mask: 1 << 24 };

@@ -8,13 +8,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use nix::unistd::read;
-use os::WatchedDescriptor;
-use os::netlink::netfilter;
+use os::netlink::netfilter::NetfilterSocket;
 use pep::traffic::{IpFamily, Syn};
 use slacp::ResetReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::intercept::packet_log::PacketLog;
 use crate::intercept::rule::FirewallMark;
 
 /// Protocol of a raw socket that sends packets with their IP header.
@@ -22,9 +21,8 @@ const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
 /// Receives withheld SYNs from the kernel's log group.
 pub(crate) struct SynTap {
-    socket: WatchedDescriptor,
+    log: PacketLog,
     waiting: VecDeque<Syn>,
-    buffer: Vec<u8>,
 }
 
 impl SynTap {
@@ -33,9 +31,8 @@ impl SynTap {
     /// # Errors
     /// The kernel's refusal: CAP_NET_ADMIN is missing, or the group is taken.
     pub(crate) fn open(group: u16) -> io::Result<Self> {
-        let socket =
-            WatchedDescriptor::new(netfilter::NetfilterSocket::open()?.listen_to_log(group)?)?;
-        Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
+        let group = NetfilterSocket::open()?.listen_to_log(group)?;
+        Ok(Self { log: PacketLog::new(group, 128 << 10)?, waiting: VecDeque::new() })
     }
 
     /// Waits for the next SYN. Cancel-safe.
@@ -44,16 +41,8 @@ impl SynTap {
             if let Some(syn) = self.waiting.pop_front() {
                 return syn;
             }
-            // Fails only while the runtime shuts down.
-            let Ok(mut ready) = self.socket.readable().await else {
-                return std::future::pending().await;
-            };
-            let received = ready.try_io(|fd| Ok(read(fd.get_ref(), &mut self.buffer)?));
-            // ENOBUFS: some SYNs were lost. Clients will retransmit them.
-            if let Ok(Ok(length)) = received {
-                let packets = netfilter::logged_packets(&self.buffer[..length]);
-                self.waiting.extend(packets.filter_map(Syn::parse));
-            }
+            // Clients retransmit SYNs that were lost.
+            self.waiting.extend(self.log.next(Syn::parse).await.unwrap_or_default());
         }
     }
 }

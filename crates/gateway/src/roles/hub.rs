@@ -45,8 +45,9 @@ use crate::roles::RunningRole;
 use crate::roles::gateway::Report;
 use crate::roles::pair::{self, PairEvent, Parts};
 use crate::services::names::hub::HubResolver;
-use crate::services::tunnel::{self, HubSelection, HubTunnel};
+use crate::services::tunnel::{HubSelection, HubTunnel};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
+use crate::tun::table::DeviceRules;
 use crate::{clock, intercept, roles};
 
 /// Time for which connections go on in the former process after an upgrade, unless the request says it.
@@ -101,7 +102,7 @@ pub fn print_rules(config: &HubConfig) -> String {
     let networks: Vec<Prefix> =
         config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
     let selection = selection(config, hop).of(&config.terminals);
-    rules += &tunnel::print(tunnel, &selection, &networks);
+    rules += &selection.print(&networks, &tunnel.name);
     rules
 }
 

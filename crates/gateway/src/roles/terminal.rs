@@ -41,6 +41,7 @@ use crate::services::names;
 use crate::services::rotation::HubKeys;
 use crate::services::tunnel::{self, Selection, terminal_selection};
 use crate::services::{self, LearnKeys, Ready, Services, Surroundings, Uplink};
+use crate::tun::table::DeviceRules;
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.
@@ -114,7 +115,7 @@ pub fn print_rules(config: &TerminalConfig) -> String {
     let names = config.dns.as_ref().and_then(names::printed_rules);
     let mut rules = intercept::print_rules(config, names);
     if let Some((tunnel, selection)) = tunnel_of(config) {
-        rules += &tunnel::print(tunnel, &selection, &tunnel::everywhere());
+        rules += &selection.print(&tunnel::everywhere(), &tunnel.name);
     }
     rules
 }

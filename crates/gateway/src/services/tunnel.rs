@@ -19,11 +19,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::{InterceptConfig, TunnelConfig};
 use control::status::{GatewayStatus, TunnelStatus};
-use nix::net::if_::if_nametoindex;
 use pep::egress::EgressRules;
 use pep::routes::PacketPaths;
 use pep::traffic::{
@@ -44,15 +43,14 @@ use crate::intercept::policy;
 use crate::intercept::rule::REFUSED;
 use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::LONGEST_PACKET;
-use crate::tun::device::Device;
-use crate::tun::route::{self, Route, Slot};
-use table::Table;
+use crate::tun::port::{DevicePort, DeviceUse, RoutedDevice};
+use crate::tun::table::DeviceTable;
 
 pub(crate) use admit::Admitted;
 pub(crate) use service::{HubSelection, HubTunnel, TerminalTunnel, terminal_selection};
 pub(crate) use table::{Selection, Traffic};
 
-/// Maximum packets per turn from the device, so that other tasks get their turn.
+/// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 32;
 
 /// With more sessions than this, changes of the rules are gathered until the next housekeeping:
@@ -61,21 +59,17 @@ const SESSIONS_AT_ONCE: usize = 64;
 
 /// The tunnel of a gateway. Dropping it removes everything it installed.
 pub(crate) struct Tunnel {
-    config: TunnelConfig,
-    port: Arc<Port>,
-    /// Destination of packets from the device, once it is read.
-    hop: Option<Hop>,
+    port: Arc<TunnelPort>,
     reader: Option<JoinHandle<()>>,
-    route: Route,
+    device: RoutedDevice,
     carries_v6: bool,
     lans: LanWatch,
 }
 
 /// Moves packets between the device and the hop.
-pub(crate) struct Port {
-    /// Replaced by a new one after it was removed.
-    device: RwLock<Arc<Device>>,
-    table: Mutex<Table>,
+pub(crate) struct TunnelPort {
+    device: Arc<DevicePort>,
+    table: Mutex<DeviceTable<Selection>>,
     paths: Mutex<PacketPaths>,
     classes: Arc<LiveClasses>,
     fragments: Mutex<FragmentChannels>,
@@ -84,8 +78,6 @@ pub(crate) struct Port {
     clamps_mss: bool,
     /// Set while the rules lack changes of the open sessions.
     is_stale: AtomicBool,
-    /// Set after the device has failed: packets pass unaccelerated.
-    has_failed: AtomicBool,
 }
 
 impl Tunnel {
@@ -102,25 +94,16 @@ impl Tunnel {
         counters: Arc<GatewayCounters>,
         shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
-        let adopted = shared.map(|fd| Device::adopt(fd, config)).transpose();
-        let device = adopted
-            .and_then(|adopted| adopted.flatten().map_or_else(|| Device::open(config), Ok))
-            .map_err(|refusal| RunError::device(&config.name, refusal))?;
-        let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
         let lans = LanWatch::start(selection.traffic.interfaces(), LocalInterfaces::AllInterfaces);
-        let table = Table::claim(selection, &config.name);
-        let table =
-            table.map_err(KernelRefusal::wrap(KernelOperation::Nftables)).map_err(refused)?;
-        // Several gateways may have tunnels on one machine: the table's slot also tells their routes apart.
-        let index = if_nametoindex(config.name.as_str());
-        let index = index.map_err(|errno| RunError::System(errno.into()))?;
-        let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
+        let (device, table, without_v6) =
+            RoutedDevice::install(DeviceUse::Tunnel, config, selection, shared)?;
         if let Some(refusal) = &without_v6 {
             warn_of(refusal);
         }
-        tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
-        let port = Arc::new(Port {
-            device: RwLock::new(Arc::new(device)),
+        let kind = device.port().device().kind();
+        tracing::info!("tunnel {}: {kind}, MTU {}", config.name, config.mtu);
+        let port = Arc::new(TunnelPort {
+            device: device.port(),
             table: Mutex::new(table),
             paths: Mutex::new(PacketPaths::new(mesh)),
             classes,
@@ -128,17 +111,8 @@ impl Tunnel {
             counters,
             clamps_mss: config.clamp_mss,
             is_stale: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
         });
-        Ok(Self {
-            config: config.clone(),
-            port,
-            hop: None,
-            reader: None,
-            route,
-            carries_v6: without_v6.is_none(),
-            lans,
-        })
+        Ok(Self { port, reader: None, device, carries_v6: without_v6.is_none(), lans })
     }
 
     /// The device for another process.
@@ -146,62 +120,40 @@ impl Tunnel {
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
-        self.port.device().share()
+        self.port.device.device().share()
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.config.name
+        self.device.name()
     }
 
     /// Stops reading the device, which another process reads from now on. Packets from sessions are still
     /// written to it.
     pub(crate) fn stop_reading(&mut self) {
-        self.hop = None;
         self.reader.take().into_iter().for_each(|reader| reader.abort());
     }
 
     /// Replaces a device that was removed, restores the routes that the kernel removed when IPv6 was switched
     /// off, follows the routes to clients, and applies the gathered changes of the open sessions.
     pub(crate) fn housekeep(&mut self) {
-        // Its reader learns that the device was removed, but not that it was renamed.
-        if if_nametoindex(self.name()).is_err() {
-            self.renew();
+        if self.device.renew() {
+            self.port.take();
         }
         if self.port.is_stale.swap(false, Ordering::Relaxed) {
             self.port.take();
         }
         self.follow_routes();
         if self.lans.follow()
-            && let Err(error) = self.port.table().set_lans(self.lans.routes().clone())
+            && let Err(error) =
+                self.port.table().update(|rules| rules.set_lans(self.lans.routes().clone()))
         {
             tracing::warn!("{}", KernelRefusal::wrap(KernelOperation::Nftables)(error));
         }
     }
 
-    /// Creates the device again, and leads the routes to it.
-    fn renew(&mut self) {
-        let hop = self.hop.clone();
-        self.stop_reading();
-        // Kept for the next attempt, in case this one fails.
-        self.hop.clone_from(&hop);
-        let name = &self.config.name;
-        let made = Device::open(&self.config).map_err(|refusal| refusal.to_string());
-        let index = if_nametoindex(name.as_str()).map_err(|errno| errno.to_string());
-        let (device, index) = match made.and_then(|device| Ok((device, index?))) {
-            Ok(made) => made,
-            Err(error) => return tracing::debug!("the tunnel's device is not there: {error}"),
-        };
-        tracing::info!("tunnel {name}: its device was made anew");
-        self.route.lead_to(index);
-        self.port.renew(device);
-        if let Some(hop) = hop {
-            self.start(hop);
-        }
-    }
-
     fn follow_routes(&mut self) {
         // Without the device, whose reader reports the failure, there is nothing to route to.
-        let Ok(without_v6) = self.route.restore() else { return };
+        let Ok(without_v6) = self.device.restore_routes() else { return };
         match (&without_v6, self.carries_v6) {
             (Some(refusal), true) => warn_of(refusal),
             (None, false) => tracing::info!("the tunnel carries IPv6 too"),
@@ -216,10 +168,8 @@ impl Tunnel {
     /// The kernel's refusal.
     pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
         self.lans.follow_interfaces(selection.traffic.interfaces());
-        let configured = self.port.table().configure(selection);
-        configured
-            .map_err(KernelRefusal::wrap(KernelOperation::Nftables))
-            .map_err(RunError::Interception)
+        let configured = self.port.table().update(|rules| *rules = selection);
+        configured.map_err(RunError::nftables)
     }
 
     /// Adds the tunnel's counters, and what its table has counted for the policies.
@@ -251,14 +201,13 @@ impl Tunnel {
     }
 
     /// The port to which the driver delivers packets.
-    pub(crate) fn port(&self) -> Arc<Port> {
+    pub(crate) fn port(&self) -> Arc<TunnelPort> {
         self.port.clone()
     }
 
     /// Starts sending packets from the device over `hop`.
     pub(crate) fn start(&mut self, hop: Hop) {
         let port = self.port.clone();
-        self.hop = Some(hop.clone());
         self.reader = Some(tokio::spawn(async move { port.read(&hop).await }));
     }
 
@@ -300,12 +249,12 @@ impl Drop for Tunnel {
     }
 }
 
-impl Port {
+impl TunnelPort {
     fn paths(&self) -> MutexGuard<'_, PacketPaths> {
         self.paths.lock().expect("nobody panics while holding the paths")
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, DeviceTable<Selection>> {
         self.table.lock().expect("nobody panics while holding the table")
     }
 
@@ -318,24 +267,11 @@ impl Port {
         }
     }
 
-    fn device(&self) -> Arc<Device> {
-        self.device.read().expect("nobody panics while holding the device").clone()
-    }
-
-    /// Replaces the device, and takes packets again.
-    fn renew(&self, device: Device) {
-        let mut current = self.device.write().expect("nobody panics while holding the device");
-        *current = Arc::new(device);
-        drop(current);
-        self.has_failed.store(false, Ordering::Relaxed);
-        self.take();
-    }
-
     /// Updates the table, so that the kernel marks packets for the open sessions while there is a device.
     fn take(&self) {
-        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        let has_failed = self.device.device().has_failed();
         let networks = if has_failed { Vec::new() } else { self.paths().open_networks() };
-        if let Err(error) = self.table().take(networks) {
+        if let Err(error) = self.table().set_scope(networks) {
             tracing::warn!("cannot update the tunnel's rules: {error}");
         }
     }
@@ -346,27 +282,22 @@ impl Port {
         self.take();
     }
 
-    /// Sends packets from the device to their sessions until the device fails; then packets pass
-    /// unaccelerated.
+    /// Sends packets from the device to their sessions. After the device has failed, packets pass unaccelerated
+    /// until it is replaced.
     async fn read(&self, hop: &Hop) {
-        let device = self.device();
         let mut buffer = vec![0; LONGEST_PACKET];
         loop {
-            for _ in 0..PACKETS_PER_TURN {
-                match device.receive(&mut buffer).await {
-                    Ok(length) => self.send(hop, &buffer[..length]),
-                    Err(error) => {
-                        tracing::warn!(
-                            "the tunnel has failed, packets pass unaccelerated: \
-                                        {error}"
-                        );
-                        self.has_failed.store(true, Ordering::Relaxed);
-                        return self.take();
-                    }
+            let send = |packet: &[u8]| self.send(hop, packet);
+            match self.device.take_turn(&mut buffer, PACKETS_PER_TURN, send).await {
+                // The device may have packets without end: other tasks get their turn.
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!("the tunnel has failed, packets pass unaccelerated: {error}");
+                    self.device.device().fail();
+                    self.take();
                 }
             }
-            // The device may have packets without end: other tasks get their turn.
-            tokio::task::yield_now().await;
         }
     }
 
@@ -409,7 +340,7 @@ impl Port {
     }
 }
 
-impl PacketSink for Port {
+impl PacketSink for TunnelPort {
     fn deliver(&self, session: SessionId, bytes: &[u8]) -> bool {
         let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
             self.counters.packets_dropped.increment();
@@ -422,7 +353,7 @@ impl PacketSink for Port {
             self.counters.packets_foreign.increment();
             return false;
         }
-        match self.device().send(bytes) {
+        match self.device.device().send(bytes) {
             Ok(()) => {
                 self.counters.packets_from_hop.increment();
                 true
@@ -461,24 +392,23 @@ pub(crate) fn everywhere() -> Vec<Prefix> {
     vec![Prefix::ALL_V4, Prefix::ALL_V6]
 }
 
-/// Table, rules and routes of a tunnel while everything is open, in nft and ip syntax.
-pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
-    let slot = Slot(0);
-    let routes = route::display(slot, &config.name);
-    format!("{routes}{}\n", selection.display(networks, &config.name, slot))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
     use config::TunnelDevice;
     use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::link::LinkMessage;
     use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+    use nix::net::if_::if_nametoindex;
     use os::netlink::RouteSocket;
     use pep::traffic::{ClassDefinition, PortRange, TrafficClasses, TrafficSelector};
+    use tokio::time::timeout;
 
     use super::*;
-    use crate::testkit::{Hops, in_namespace};
+    use crate::intercept::slot::NamespaceSlot;
+    use crate::testkit::{Hops, give_address, in_namespace};
 
     const THEIRS: &str = "10.2.0.0/16";
     /// A port with a class, and so a channel, of its own.
@@ -522,6 +452,16 @@ mod tests {
                 work(&mut hops, &mut tunnel).await;
             });
         });
+    }
+
+    /// Lets other tasks run until this holds.
+    async fn until(holds: impl Fn() -> bool) {
+        let waiting = async {
+            while !holds() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(10), waiting).await.expect("the reader did nothing");
     }
 
     fn counts(tunnel: &Tunnel) -> [u64; 4] {
@@ -603,20 +543,30 @@ mod tests {
             let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
             assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
             tunnel.start(hub);
-            let before = if_nametoindex("test0").unwrap();
-            let mut link = LinkMessage::default();
-            link.header.index = before;
-            let mut kernel = RouteSocket::open().unwrap();
-            assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
-            tunnel.housekeep();
-            let after = if_nametoindex("test0").unwrap();
-            assert!(after != before && tunnel.reader.is_some());
-            assert!(!tunnel.port.has_failed.load(Ordering::Relaxed));
-            let into_it = |route: &RouteMessage| {
-                route.attributes.contains(&RouteAttribute::Oif(after))
-                    && route.header.destination_prefix_length == 0
-            };
-            assert!(kernel.routes().unwrap().iter().any(into_it));
+            give_address("lo", [10, 1, 0, 1].into());
+            let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+            let mark = tunnel.port.table().slot().mark().value;
+            socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+            for (sent, is_noticed) in [(1, false), (2, true)] {
+                let before = if_nametoindex("test0").unwrap();
+                let mut link = LinkMessage::default();
+                link.header.index = before;
+                let mut kernel = RouteSocket::open().unwrap();
+                assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
+                if is_noticed {
+                    until(|| tunnel.port.device.device().has_failed()).await;
+                }
+                tunnel.housekeep();
+                let after = if_nametoindex("test0").unwrap();
+                assert!(after != before && !tunnel.port.device.device().has_failed());
+                let into_it = |route: &RouteMessage| {
+                    route.attributes.contains(&RouteAttribute::Oif(after))
+                        && route.header.destination_prefix_length == 0
+                };
+                assert!(kernel.routes().unwrap().iter().any(into_it));
+                socket.send_to(b"into the new device", "10.2.0.9:9").unwrap();
+                until(|| counts(tunnel)[0] == sent).await;
+            }
         });
     }
 

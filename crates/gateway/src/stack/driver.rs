@@ -23,9 +23,9 @@ use super::mtu::PathMtus;
 use crate::clock;
 use crate::figures::counters::{Counter, GatewayCounters};
 use crate::tun::LONGEST_PACKET;
-use crate::tun::device::Device;
+use crate::tun::port::DevicePort;
 
-/// Maximum packets per turn from the device, so that other tasks get their turn.
+/// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 64;
 /// Maximum SYNs that wait for the gateway's main loop, the same limit as the stack's own.
 pub(super) const INCOMING: usize = 1024;
@@ -41,8 +41,7 @@ const TRIES: usize = 128;
 /// State shared by the driver and the connections' tasks.
 pub(super) struct StackShared {
     state: Mutex<StackState>,
-    /// Replaced by a new one after it was removed.
-    device: Mutex<Arc<Device>>,
+    port: Arc<DevicePort>,
     /// Notified by anything that may make the stack send.
     work: Notify,
     counters: Arc<GatewayCounters>,
@@ -73,19 +72,22 @@ pub(crate) struct IncomingFlow {
 
 /// The task that moves packets.
 pub(super) struct StackDriver {
-    pub(super) shared: Arc<StackShared>,
+    server: StackServer,
     timer: Timer,
-    incoming: mpsc::Sender<IncomingFlow>,
     buffer: Vec<u8>,
+}
+
+/// Handles packets and events.
+struct StackServer {
+    shared: Arc<StackShared>,
+    incoming: mpsc::Sender<IncomingFlow>,
+    /// A packet to send.
     out: Vec<u8>,
-    device: Arc<Device>,
-    /// The device was removed; nothing is read until there is another.
-    is_device_gone: bool,
 }
 
 impl StackShared {
     pub(super) fn new(
-        device: Device,
+        port: Arc<DevicePort>,
         stack: Stack<Bytes>,
         config: Arc<Config>,
         mtu: u16,
@@ -94,7 +96,7 @@ impl StackShared {
         let state = StackState { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
         Self {
             state: Mutex::new(state),
-            device: Mutex::new(Arc::new(device)),
+            port,
             work: Notify::new(),
             counters,
             unsent: Counter::default(),
@@ -105,14 +107,16 @@ impl StackShared {
         self.state.lock().expect("no thread panics while it holds the stack")
     }
 
-    pub(super) fn device(&self) -> Arc<Device> {
-        self.device.lock().expect("no thread panics while it holds the device").clone()
-    }
-
-    /// Replaces a device that was removed.
-    pub(super) fn renew_device(&self, device: Device) {
-        *self.device.lock().expect("no thread panics while it holds the device") = Arc::new(device);
-        self.notify_driver();
+    /// Stops reading a device that was removed.
+    fn end_turn(&self, turn: io::Result<bool>) {
+        match turn {
+            // A veth device that is down; it may come up again (packet(7)).
+            Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
+            Err(error) if self.port.device().fail() => {
+                tracing::warn!("the stack's device is gone: {error}; it is made anew");
+            }
+            _ => {}
+        }
     }
 
     /// Wakes the driver, since the stack may have something to send.
@@ -166,7 +170,7 @@ impl StackShared {
         let error =
             syn.and_then(|(path, seq)| packet::unreachable(&path.reversed(), seq, prohibited));
         // A lost error is sent again after the next SYN.
-        if error.is_some_and(|error| self.device().send(&error).is_err()) {
+        if error.is_some_and(|error| self.port.device().send(&error).is_err()) {
             self.unsent.increment();
         }
     }
@@ -259,16 +263,8 @@ impl StackDriver {
         shared: Arc<StackShared>,
         incoming: mpsc::Sender<IncomingFlow>,
     ) -> io::Result<Self> {
-        let device = shared.device();
-        Ok(Self {
-            shared,
-            timer: Timer::new()?,
-            incoming,
-            buffer: vec![0; LONGEST_PACKET],
-            out: Vec::new(),
-            device,
-            is_device_gone: false,
-        })
+        let server = StackServer { shared, incoming, out: Vec::new() };
+        Ok(Self { server, timer: Timer::new()?, buffer: vec![0; LONGEST_PACKET] })
     }
 
     /// Runs until the timer fails. Without its device the stack loses all packets, until there is
@@ -282,40 +278,35 @@ impl StackDriver {
     }
 
     async fn turn(&mut self) -> io::Result<()> {
+        let Self { server, timer, buffer } = self;
         let now = clock::now();
-        let device = self.shared.device();
-        if !Arc::ptr_eq(&device, &self.device) {
-            self.device = device.clone();
-            self.is_device_gone = false;
-        }
-        self.handle_timeouts(now);
-        self.serve(now, 0);
-        let next = self.shared.lock().stack.poll_timeout().map(|(at, _)| at);
+        server.handle_timeouts(now);
+        server.serve(now, 0);
+        let shared = server.shared.clone();
+        let next = shared.lock().stack.poll_timeout().map(|(at, _)| at);
         // The clock is read again: serving may have taken long.
         if next.is_some_and(|at| at <= clock::now()) {
             tokio::task::yield_now().await;
-            self.receive();
+            let handle = |packet: &[u8]| server.handle_packet(packet);
+            shared.end_turn(shared.port.device().take_turn(buffer, PACKETS_PER_TURN, handle));
             return Ok(());
         }
-        self.timer.set(next)?;
-        let shared = self.shared.clone();
+        timer.set(next)?;
+        let handle = |packet: &[u8]| server.handle_packet(packet);
         tokio::select! {
-            readable = device.readable(), if !self.is_device_gone => {
-                match readable {
-                    // Without clearing, a device that was emptied would count as readable for ever.
-                    Ok(mut readable) if self.receive() => readable.clear_ready(),
-                    Ok(mut readable) => readable.retain_ready(),
-                    Err(error) => self.lose_device(&error),
-                }
+            turn = shared.port.take_turn(buffer, PACKETS_PER_TURN, handle) => {
+                shared.end_turn(turn);
                 // The tasks that were woken run before the next turn.
                 tokio::task::yield_now().await;
                 Ok(())
             }
-            expired = self.timer.expired() => expired,
+            expired = timer.expired() => expired,
             () = shared.work.notified() => Ok(()),
         }
     }
+}
 
+impl StackServer {
     fn handle_timeouts(&self, now: Instant) {
         let mut state = self.shared.lock();
         if state.stack.poll_timeout().is_some_and(|(at, _)| at <= now) {
@@ -323,50 +314,29 @@ impl StackDriver {
         }
     }
 
-    fn lose_device(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_device_gone, true) {
-            tracing::warn!("the stack's device is gone: {error}; it is made anew");
-        }
-    }
-
-    /// Handles waiting packets of the device, up to the limit of a turn. Returns whether the device is
-    /// empty. Replies are sent after each packet, so that acknowledgements do not leave in bursts.
-    fn receive(&mut self) -> bool {
-        for _ in 0..PACKETS_PER_TURN {
-            let shared = self.shared.clone();
-            let length = match self.device.take(&mut self.buffer) {
-                Ok(Some(length)) => length,
-                Ok(None) => return true,
-                // A veth device that is down; it may come up again (packet(7)).
-                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return true,
-                Err(error) => {
-                    self.lose_device(&error);
-                    return true;
-                }
-            };
-            let packet = Bytes::copy_from_slice(&self.buffer[..length]);
-            let now = clock::now();
-            let mut dscp_of_syn = 0;
-            match packet::read(&packet) {
-                Some(IncomingPacket::Segment(path, segment, dscp)) => {
-                    dscp_of_syn = dscp;
-                    shared.lock().stack.handle_segment(now, &path, &segment);
-                }
-                Some(IncomingPacket::Unreachable(path, seq)) => {
-                    shared.lock().stack.handle_unreachable(&path, seq);
-                }
-                Some(IncomingPacket::TooBig(path, mtu)) => {
-                    let mut state = shared.lock();
-                    // A report counts only if it quotes a connection of this stack (RFC 5927 §7).
-                    if state.stack.has(&path) {
-                        state.mtus.lower(now, path.to, mtu);
-                    }
-                }
-                None => {}
+    /// Handles a packet of the device, and sends replies, so that acknowledgements do not leave in bursts.
+    fn handle_packet(&mut self, packet: &[u8]) {
+        let packet = Bytes::copy_from_slice(packet);
+        let now = clock::now();
+        let mut dscp_of_syn = 0;
+        match packet::read(&packet) {
+            Some(IncomingPacket::Segment(path, segment, dscp)) => {
+                dscp_of_syn = dscp;
+                self.shared.lock().stack.handle_segment(now, &path, &segment);
             }
-            self.serve(now, dscp_of_syn);
+            Some(IncomingPacket::Unreachable(path, seq)) => {
+                self.shared.lock().stack.handle_unreachable(&path, seq);
+            }
+            Some(IncomingPacket::TooBig(path, mtu)) => {
+                let mut state = self.shared.lock();
+                // A report counts only if it quotes a connection of this stack (RFC 5927 §7).
+                if state.stack.has(&path) {
+                    state.mtus.lower(now, path.to, mtu);
+                }
+            }
+            None => {}
         }
-        false
+        self.serve(now, dscp_of_syn);
     }
 
     /// Handles the stack's events, and sends all packets that are due.
@@ -403,7 +373,7 @@ impl StackDriver {
 
 /// Sends all packets that are due. `out`: buffer for a packet.
 fn transmit(shared: &StackShared, now: Instant, state: &mut StackState, out: &mut Vec<u8>) {
-    let device = shared.device();
+    let device = shared.port.device();
     while let Some((path, segment)) = state.stack.poll_transmit(now) {
         let dscp = state.stack.dscp(&path);
         let mtu = state.mtus.of(now, path.to);

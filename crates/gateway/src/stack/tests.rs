@@ -52,6 +52,14 @@ async fn incoming(stack: &mut WanStack) -> IncomingFlow {
     }
 }
 
+/// A connection of the stack to a listener of the kernel, and the kernel's end of it.
+async fn opened(caller: &StackCaller, listener: &TcpListener) -> (StackFlow, TcpStream) {
+    let to = listener.local_addr().unwrap();
+    let (flow, accepted) =
+        tokio::join!(caller.connect(to, None, Some(46), LIMIT), listener.accept());
+    (flow.unwrap(), accepted.unwrap().0)
+}
+
 /// Joins a connection of the stack with a socket, of which the other end is returned.
 async fn joined(flow: StackFlow, counters: &Arc<GatewayCounters>) -> TcpStream {
     let [near, far] = connected().await;
@@ -90,14 +98,12 @@ fn the_stack_connects_to_the_kernel() {
         run(|| async {
             let (stack, counters) = install(None);
             let listener = TcpListener::bind((KERNEL, PORT)).await.unwrap();
-            let (caller, to) = (stack.caller(), SocketAddr::new(KERNEL.into(), PORT));
-            let (flow, accepted) =
-                tokio::join!(caller.connect(to, None, Some(46), LIMIT), listener.accept());
-            let (server, from) = accepted.unwrap();
-            assert_eq!(from.ip(), IpAddr::from(ADDRESS_V4));
-            let view = flow.as_ref().unwrap().view();
+            let caller = stack.caller();
+            let (flow, server) = opened(&caller, &listener).await;
+            assert_eq!(server.peer_addr().unwrap().ip(), IpAddr::from(ADDRESS_V4));
+            let view = flow.view();
             assert!(view.rtt().is_some() && view.congestion_window() == Some(10));
-            assert_talk(joined(flow.unwrap(), &counters).await, server).await;
+            assert_talk(joined(flow, &counters).await, server).await;
             let status = stack.status();
             assert_eq!((status.opened, status.accepted, status.snack, status.sack), (1, 0, 0, 1));
 
@@ -140,12 +146,10 @@ fn a_reset_of_either_side_is_one_at_the_other() {
         run(|| async {
             let (stack, counters) = install(None);
             let listener = TcpListener::bind((KERNEL, PORT)).await.unwrap();
-            let (caller, to) = (stack.caller(), SocketAddr::new(KERNEL.into(), PORT));
+            let caller = stack.caller();
             for is_server in [true, false] {
-                let (flow, accepted) =
-                    tokio::join!(caller.connect(to, None, None, LIMIT), listener.accept());
-                let (mut server, _) = accepted.unwrap();
-                let mut client = joined(flow.unwrap(), &counters).await;
+                let (flow, mut server) = opened(&caller, &listener).await;
+                let mut client = joined(flow, &counters).await;
                 client.write_all(b"x").await.unwrap();
                 server.read_exact(&mut [0]).await.unwrap();
                 let mut other = if is_server {
@@ -158,10 +162,9 @@ fn a_reset_of_either_side_is_one_at_the_other() {
                 assert_reset(read_all(&mut other).await);
             }
             // A connection that nobody finished is reset when it is dropped.
-            let (flow, accepted) =
-                tokio::join!(caller.connect(to, None, None, LIMIT), listener.accept());
+            let (flow, mut server) = opened(&caller, &listener).await;
             drop(flow);
-            assert_reset(read_all(&mut accepted.unwrap().0).await);
+            assert_reset(read_all(&mut server).await);
         });
     });
 }
@@ -190,8 +193,8 @@ fn the_routes_to_the_stack_s_own_addresses_are_restored() {
         run(|| async {
             let (mut stack, _) = install(None);
             let mut kernel = RouteSocket::open().unwrap();
-            let device = stack.device;
-            for version in [IpFamily::V4, IpFamily::V6] {
+            let device = stack.device.index();
+            for version in IpFamily::BOTH {
                 let mut remove = || {
                     let route = own_route(device, version);
                     kernel.remove(RouteNetlinkMessage::DelRoute(route)).unwrap()
@@ -211,10 +214,8 @@ fn a_device_that_is_removed_is_made_anew() {
         run(|| async {
             let (mut stack, counters) = install(None);
             let listener = TcpListener::bind((KERNEL, PORT)).await.unwrap();
-            let (caller, to) = (stack.caller(), SocketAddr::new(KERNEL.into(), PORT));
-            let (flow, accepted) =
-                tokio::join!(caller.connect(to, None, None, LIMIT), listener.accept());
-            let before = stack.device;
+            let (flow, server) = opened(&stack.caller(), &listener).await;
+            let before = stack.device.index();
             let mut link = LinkMessage::default();
             link.header.index = before;
             let mut kernel = RouteSocket::open().unwrap();
@@ -222,9 +223,8 @@ fn a_device_that_is_removed_is_made_anew() {
             // The driver finds out.
             tokio::task::yield_now().await;
             stack.follow_routes();
-            assert_ne!(stack.device, before);
-            let (server, _) = accepted.unwrap();
-            assert_talk(joined(flow.unwrap(), &counters).await, server).await;
+            assert_ne!(stack.device.index(), before);
+            assert_talk(joined(flow, &counters).await, server).await;
         });
     });
 }

@@ -1,9 +1,10 @@
-//! The tunnel's network device, through which packets pass between the kernel and us.
+//! A network device of our own, through which packets pass between the kernel and us.
 
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::{TunnelConfig, TunnelDevice};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
@@ -27,6 +28,7 @@ pub(crate) struct Device {
     fd: WatchedDescriptor,
     /// Where to send packets on a veth device; `None` for TUN.
     near: Option<NearEnd>,
+    has_failed: AtomicBool,
 }
 
 impl Device {
@@ -55,7 +57,11 @@ impl Device {
         // Without ARP, neighbour discovery and multicast it sends only what is routed into it.
         RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
         accept_from_anywhere(&config.name)?;
-        Ok(Self { fd: WatchedDescriptor::new(fd)?, near })
+        Self::watch(fd, near)
+    }
+
+    fn watch(fd: OwnedFd, near: Option<NearEnd>) -> io::Result<Self> {
+        Ok(Self { fd: WatchedDescriptor::new(fd)?, near, has_failed: AtomicBool::new(false) })
     }
 
     /// Takes over the device of another process, as which it has given us `fd`. [`None`] if it is not that
@@ -71,7 +77,7 @@ impl Device {
         }
         let adopted = || {
             RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
-            Ok(Some(Self { fd: WatchedDescriptor::new(fd)?, near }))
+            Self::watch(fd, near).map(Some)
         };
         adopted().map_err(KernelRefusal::wrap(KernelOperation::Device))
     }
@@ -89,38 +95,43 @@ impl Device {
         if self.near.is_some() { "veth" } else { "TUN" }
     }
 
-    /// Receives the next packet routed to us, truncated to `buffer`.
-    ///
-    /// # Errors
-    /// If the device is down or gone.
-    pub(crate) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let mut ready = self.fd.readable().await?;
-            if let Ok(taken) = ready.try_io(|fd| Ok(nix::unistd::read(fd.get_ref(), buffer)?)) {
-                return taken;
-            }
-        }
+    /// Marks the device as failed: it is not read any more. Returns `false` if it was marked already.
+    pub(crate) fn fail(&self) -> bool {
+        !self.has_failed.swap(true, Ordering::Relaxed)
     }
 
-    /// Waits until [`Self::take`] may find a packet. Once it finds none, clear the readiness: this
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until [`Self::take_turn`] may find packets. Once it finds none, clear the readiness: this
     /// would not wait otherwise. Cancel-safe.
     ///
     /// # Errors
     /// If the device is down or gone.
-    pub(crate) async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+    pub(super) async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
         self.fd.readable().await
     }
 
-    /// Takes a packet routed to us, truncated to `buffer`, if there is one.
+    /// Passes packets routed to us to `handle`, each truncated to `buffer`, but no more than `most`, so that other
+    /// tasks get their turn. Returns whether there may be more.
     ///
     /// # Errors
     /// If the device is down or gone.
-    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match nix::unistd::read(self.fd.as_fd(), buffer) {
-            Ok(length) => Ok(Some(length)),
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(error) => Err(error.into()),
+    pub(crate) fn take_turn(
+        &self,
+        buffer: &mut [u8],
+        most: usize,
+        mut handle: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        for _ in 0..most {
+            match nix::unistd::read(self.fd.as_fd(), buffer) {
+                Ok(length) => handle(&buffer[..length]),
+                Err(Errno::EAGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(true)
     }
 
     /// Passes a packet to the kernel for routing.

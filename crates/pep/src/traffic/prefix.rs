@@ -16,6 +16,9 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
+    /// Both versions, IPv4 first.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
     /// Version of `address` as written; a mapped IPv4 address is IPv6.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }

@@ -1,7 +1,8 @@
 use pep::traffic::{PortRange, TCP};
 
 use super::*;
-use crate::testkit::{in_namespace, nft};
+use crate::intercept::nft_table::exists;
+use crate::testkit::{assert_printed, in_namespace, nft};
 
 fn rules() -> Rules {
     Rules {
@@ -51,11 +52,6 @@ fn all_rules() -> Rules {
     Rules { deferred: true, own_traffic: true, ..rules() }
 }
 
-/// A table's chains as nft lists them, without name and owner.
-fn chains(listed: &str) -> Vec<&str> {
-    listed.lines().skip(1).map(str::trim).filter(|l| !l.is_empty() && *l != "flags owner").collect()
-}
-
 /// The rules of a chain in a printed table.
 fn chain<'t>(printed: &'t str, name: &str) -> Vec<&'t str> {
     let head = format!("chain {name} {{");
@@ -72,12 +68,8 @@ fn the_kernel_has_the_rules_that_we_print() {
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
         for (scope, ways) in [(Scope::Everything, 2 + 1), (only, 6)] {
             table.apply(&rules(), &scope).unwrap();
-            let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
-            let printed = rules().display(table.slot(), &scope).to_string();
-            nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
-            let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
-            nft(&["delete", "table", "inet", "printed"], "").unwrap();
-            assert_eq!(chains(&ours), chains(&theirs));
+            let printed = rules().display(table.slot(), &scope);
+            let Some(ours) = assert_printed("skyhop-0", &printed) else { return };
             assert_eq!(ours.matches("goto policies").count(), ways, "{ours}");
             assert_eq!(ours.matches("counter name").count(), 2 + 4 + 2, "{ours}");
             assert!(ours.contains("ip daddr 192.0.2.1 tcp dport 80 return"), "{ours}");
@@ -107,11 +99,8 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
         table.add_own().unwrap();
         table.add_watch().unwrap();
         table.apply(&all_rules(), &Scope::Everything).unwrap();
-        let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
-        let printed = all_rules().display(table.slot(), &Scope::Everything).to_string();
-        nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
-        let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
-        assert_eq!(chains(&ours), chains(&theirs));
+        let printed = all_rules().display(table.slot(), &Scope::Everything);
+        let Some(ours) = assert_printed("skyhop-0", &printed) else { return };
         for part in [
             "log group 5900 drop",
             "ct status dnat return",
@@ -173,9 +162,10 @@ fn each_gateway_of_a_namespace_has_a_slot_of_its_own() {
         let second = InterceptTable::claim(false).unwrap();
         assert_eq!((first.slot(), second.slot()), (GatewaySlot(0), GatewaySlot(1)));
         assert_ne!(first.slot().mark(), second.slot().mark());
-        assert!(is_claimed(GatewaySlot(1)).unwrap() && !is_claimed(GatewaySlot(2)).unwrap());
+        let is_claimed = |number| exists(&GatewaySlot(number).table_name()).unwrap();
+        assert!(is_claimed(1) && !is_claimed(2));
         drop(first);
-        assert!(!is_claimed(GatewaySlot(0)).unwrap());
+        assert!(!is_claimed(0));
         assert_eq!(InterceptTable::claim(false).unwrap().slot(), GatewaySlot(0));
     });
 }
@@ -219,12 +209,8 @@ fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
             let rules =
                 Rules { names: Some(names(asking)), bridges: vec![], watched: false, ..rules() };
             table.apply(&rules, &Scope::Nothing).unwrap();
-            let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules.display(table.slot(), &Scope::Nothing);
-            nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
-            let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
-            nft(&["delete", "table", "inet", "printed"], "").unwrap();
-            assert_eq!(chains(&ours), chains(&theirs));
+            let Some(ours) = assert_printed("skyhop-0", &printed) else { return };
             let asked = ours.matches("dport 53 ").count();
             assert_eq!(asked, questions, "{ours}");
             // By two interfaces, to two prefixes: SYNs, other segments, other packets.

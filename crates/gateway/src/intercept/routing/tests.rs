@@ -1,14 +1,12 @@
 use super::*;
-use crate::intercept::netfilter::InterceptTable;
+use crate::intercept::netfilter::{GatewaySlot, InterceptTable};
 use crate::testkit::in_namespace;
-
-const BOTH: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
 /// The tables of our rules, then of our routes.
 fn ours() -> (Vec<u32>, Vec<u32>) {
     let mut kernel = RouteSocket::open().unwrap();
     let (mut rules, mut routes) = (Vec::new(), Vec::new());
-    for version in BOTH {
+    for version in IpFamily::BOTH {
         let mut rule = RuleMessage::default();
         rule.header.family = family(version);
         for found in kernel.list(RouteNetlinkMessage::GetRule(rule)).unwrap() {
@@ -38,8 +36,8 @@ fn two_gateways_in_one_namespace_do_not_meet() {
     in_namespace(|| {
         let (first, second) =
             (InterceptTable::claim(false).unwrap(), InterceptTable::claim(false).unwrap());
-        let first_routing = Routing::install(first.slot(), &BOTH).unwrap().0;
-        let second_routing = Routing::install(second.slot(), &BOTH).unwrap().0;
+        let first_routing = Routing::install(first.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
+        let second_routing = Routing::install(second.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         let tables = vec![5900, 5901, 5900, 5901];
         assert_eq!(ours(), (tables.clone(), tables));
         drop((first, first_routing));
@@ -53,10 +51,10 @@ fn two_gateways_in_one_namespace_do_not_meet() {
 fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
     in_namespace(|| {
         for slot in [GatewaySlot(0), GatewaySlot(3)] {
-            std::mem::forget(Routing::install(slot, &BOTH).unwrap().0);
+            std::mem::forget(Routing::install(slot, LOOPBACK, &IpFamily::BOTH).unwrap().0);
         }
         let table = InterceptTable::claim(false).unwrap();
-        let routing = Routing::install(table.slot(), &BOTH).unwrap().0;
+        let routing = Routing::install(table.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
         drop(routing);
         assert_eq!(ours(), (vec![], vec![]));
@@ -68,15 +66,17 @@ fn what_goes_with_ipv6_comes_back_with_it() {
     in_namespace(|| {
         let switch =
             |off: &str| std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off).unwrap();
-        let routing = Routing::install(GatewaySlot(0), &BOTH).unwrap().0;
+        let routing = Routing::install(GatewaySlot(0), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         let (all, without_v6) = (vec![5900, 5900], vec![5900]);
-        assert!(routing.restore(&BOTH).unwrap().is_none());
+        assert!(routing.restore(&IpFamily::BOTH).unwrap().is_none());
         assert_eq!(ours(), (all.clone(), all.clone()), "nothing is there twice");
         switch("1");
-        assert!(routing.restore(&BOTH).unwrap().is_some_and(|refusal| refusal.is_denial()));
+        assert!(
+            routing.restore(&IpFamily::BOTH).unwrap().is_some_and(|refusal| refusal.is_denial())
+        );
         assert_eq!(ours(), (all.clone(), without_v6));
         switch("0");
-        assert!(routing.restore(&BOTH).unwrap().is_none());
+        assert!(routing.restore(&IpFamily::BOTH).unwrap().is_none());
         assert_eq!(ours(), (all.clone(), all));
     });
 }
@@ -84,7 +84,7 @@ fn what_goes_with_ipv6_comes_back_with_it() {
 #[test]
 fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
     in_namespace(|| {
-        let _routing = Routing::install(GatewaySlot(2), &BOTH).unwrap().0;
+        let _routing = Routing::install(GatewaySlot(2), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         let mut kernel = RouteSocket::open().unwrap();
         for (version, nowhere) in [(IpFamily::V4, "192.0.2.9"), (IpFamily::V6, "2001:db8::9")] {
             let mut route = RouteMessage::default();
@@ -102,7 +102,7 @@ fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
 
 #[test]
 fn the_commands_that_do_the_same_are_printed() {
-    let printed = display(GatewaySlot(1), &BOTH);
+    let printed = display(GatewaySlot(1), "lo", &IpFamily::BOTH);
     assert_eq!(printed.lines().count(), 4);
     assert!(printed.contains("ip -6 rule add priority 59 fwmark 0x200000/0xf00000 lookup 5901"));
     assert!(printed.contains("ip route add local default dev lo table 5901"));
@@ -113,7 +113,7 @@ fn a_refusal_of_the_ipv6_rule_or_route_is_handed_back_and_leaves_ipv4() {
     for operation in [KernelOperation::Rule, KernelOperation::Route] {
         let mut done = Vec::new();
         let mut refusing = |refused: IpFamily| {
-            for_versions(&BOTH, |version| {
+            for_versions(&IpFamily::BOTH, |version| {
                 if version == refused {
                     return Err(KernelRefusal::expected(operation(version), libc::EOPNOTSUPP));
                 }
@@ -125,6 +125,6 @@ fn a_refusal_of_the_ipv6_rule_or_route_is_handed_back_and_leaves_ipv4() {
         let named = format!("{}: EOPNOTSUPP: ", operation(IpFamily::V6));
         assert!(without_v6.what().starts_with(&named), "{without_v6}");
         assert!(refusing(IpFamily::V4).is_err(), "nothing works without IPv4");
-        assert_eq!(done, BOTH, "the repair of one does not depend on the other");
+        assert_eq!(done, IpFamily::BOTH, "the repair of one does not depend on the other");
     }
 }

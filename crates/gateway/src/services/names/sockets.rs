@@ -53,7 +53,7 @@ impl ResolverSockets {
             sockets.secure = secure::listen(secure).await?;
         }
         if config.intercept || config.names.pool.is_some() {
-            [IpFamily::V4, IpFamily::V6].into_iter().for_each(|version| sockets.redirect(version));
+            IpFamily::BOTH.into_iter().for_each(|version| sockets.redirect(version));
         }
         Ok(sockets)
     }
@@ -97,7 +97,7 @@ impl ResolverSockets {
 
 /// The rules of a terminal with `config`, for display.
 pub(crate) fn printed_rules(config: &DnsConfig) -> Option<NameRules> {
-    let versions = [IpFamily::V4, IpFamily::V6];
+    let versions = IpFamily::BOTH;
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
     let sockets = versions
         .map(|version| SocketAddr::new(DnsSocket::redirect_address(version, 1), PORT))

@@ -6,18 +6,15 @@
 //! the DSCP of open connections, and a changed policy would move live ones. Packets from the tunnel
 //! mark their connection too, so that replies return through the tunnel.
 
-use std::collections::BTreeMap;
-use std::io;
-
 use pep::traffic::{PolicyAction, PolicySubject, Prefix, TrafficPolicy};
 
 use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
-use crate::intercept::netfilter::{SLOTS, to};
-use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
+use crate::intercept::netfilter::to;
+use crate::intercept::nft_table::{Hook, NftChain, NftRule};
 use crate::intercept::policy;
 use crate::intercept::rule::{FirewallMark, REFUSED, Term};
-use crate::tun::route::Slot;
+use crate::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
 
 /// Chain that selects traffic by source and destination.
 const CHAIN: &str = "tunnel";
@@ -31,8 +28,6 @@ const CONNECTIONS: &str = "new-connections";
 const PACKETS: &str = "other-packets";
 const FORWARDED: &str = "prerouting";
 const OUTPUT: &str = "output";
-/// Runs after interception, whose packets are already marked.
-const BEHIND_INTERCEPTION: i32 = 1;
 /// Mark bits of interception and tunnels of all gateways.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
@@ -103,14 +98,14 @@ impl Traffic {
     }
 
     /// The chains that the kernel's hooks enter first.
-    fn hooks(&self, device: &str, slot: Slot) -> Vec<NftChain> {
-        let hook = |name, hook, rules| NftChain { name, hook: Some(hook), rules };
-        let came = [Term::FromInterface(device.to_owned()), Term::MarkConnection(slot.mark())];
+    fn hooks(&self, device: &str, mark: FirewallMark) -> Vec<NftChain> {
+        let came = [Term::FromInterface(device.to_owned()), Term::MarkConnection(mark)];
         let admitted = vec![Term::FromInterface(device.to_owned()), Term::Jump(ADMITTED)];
         // Packets from the device are checked before they mark their connection, by which replies return
         // through the tunnel.
         let forwarded = vec![admitted, came.to_vec(), vec![Term::Jump(CHAIN)]];
-        let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
+        let prerouting = Hook::prerouting(BEHIND_INTERCEPTION);
+        let mut chains = vec![NftChain::on_hook(FORWARDED, prerouting, forwarded)];
         let output = match self {
             Self::OfClients { own: false, .. } => return chains,
             Self::OfClients { own: true, .. } => vec![vec![Term::Jump(OWN_CHAIN)]],
@@ -119,18 +114,34 @@ impl Traffic {
                 vec![vec![Term::UdpFrom(*hop), Term::Return], vec![Term::Jump(CHAIN)]]
             }
         };
-        chains.push(hook(OUTPUT, Hook::output(BEHIND_INTERCEPTION), output));
+        chains.push(NftChain::on_hook(OUTPUT, Hook::output(BEHIND_INTERCEPTION), output));
         chains
     }
 }
 
-impl Selection {
+impl DeviceRules for Selection {
+    /// Networks to take packets for.
+    type Scope = Vec<Prefix>;
+    const LASTING_COUNTERS: &'static [&'static str] = &[REFUSED];
+
+    fn policies(&self) -> &[TrafficPolicy] {
+        &self.policies
+    }
+
+    fn counted(&self) -> &'static [PolicySubject] {
+        if self.counts_connections {
+            &[PolicySubject::Packets, PolicySubject::Connections]
+        } else {
+            &[PolicySubject::Packets]
+        }
+    }
+
     /// The deciding chains while the tunnel serves `networks`; without rules if there are none.
-    fn deciding(&self, networks: &[Prefix], slot: Slot) -> Vec<NftChain> {
+    fn deciding_chains(&self, networks: &Vec<Prefix>, mark: FirewallMark) -> Vec<NftChain> {
         let mut chains = vec![
-            NftChain::plain(CONNECTIONS, self.connections(slot.mark())),
-            NftChain::plain(PACKETS, self.packets(slot.mark())),
-            NftChain::plain(WHOLE, self.whole(slot.mark())),
+            NftChain::plain(CONNECTIONS, self.connections(mark)),
+            NftChain::plain(PACKETS, self.packets(mark)),
+            NftChain::plain(WHOLE, self.whole(mark)),
             NftChain::plain(CHAIN, self.traffic.selected(networks)),
         ];
         chains.extend(self.traffic.own().map(|rules| NftChain::plain(OWN_CHAIN, rules)));
@@ -141,6 +152,19 @@ impl Selection {
         chains
     }
 
+    fn hooks(&self, device: &str, mark: FirewallMark) -> Vec<NftChain> {
+        self.traffic.hooks(device, mark)
+    }
+}
+
+impl Selection {
+    /// Applies changed routes to clients, whose packets stay outside of the tunnel.
+    pub(super) fn set_lans(&mut self, routes: LanRoutes) {
+        if let Traffic::OfClients { lans, .. } = &mut self.traffic {
+            *lans = routes;
+        }
+    }
+
     fn of_hub(&self) -> bool {
         matches!(self.traffic, Traffic::ToTerminals { .. })
     }
@@ -148,7 +172,7 @@ impl Selection {
     /// A SYN that passes must not keep the mark of an earlier connection. On a hub, replies to
     /// packets that came outside of the tunnel stay outside of it.
     fn whole(&self, mark: FirewallMark) -> Vec<NftRule> {
-        let none = FirewallMark { value: 0, ..mark };
+        let none = mark.cleared();
         let first =
             vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(none), Term::Goto(CONNECTIONS)];
         let later =
@@ -186,87 +210,6 @@ impl Selection {
             PolicyAction::Bypass => vec![Term::Return],
         })
     }
-
-    /// Names of the policies' counters, which restart when the policies change.
-    fn counters(&self) -> Vec<String> {
-        let mut counters = policy::counters(&self.policies, PolicySubject::Packets);
-        if self.counts_connections {
-            counters.extend(policy::counters(&self.policies, PolicySubject::Connections));
-        }
-        counters
-    }
-
-    /// The whole table in nft syntax, as `nft -f` accepts it.
-    pub(crate) fn display(&self, networks: &[Prefix], device: &str, slot: Slot) -> String {
-        let mut chains = self.deciding(networks, slot);
-        chains.extend(self.traffic.hooks(device, slot));
-        let counters = [vec![REFUSED.to_owned()], self.counters()].concat();
-        nft_table::display(&slot.table_name(), &counters, &chains)
-    }
-}
-
-/// Our table in the kernel. Removed when dropped.
-pub(crate) struct Table {
-    table: NftTable,
-    slot: Slot,
-    selection: Selection,
-    /// Networks to take packets for, as set last.
-    networks: Vec<Prefix>,
-}
-
-impl Table {
-    /// Creates a table for the tunnel's `device` in the first free slot of this network namespace.
-    /// It takes no packets yet.
-    ///
-    /// # Errors
-    /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn claim(selection: Selection, device: &str) -> io::Result<Self> {
-        let chains = |slot| {
-            let mut chains = selection.deciding(&[], slot);
-            chains.extend(selection.traffic.hooks(device, slot));
-            chains
-        };
-        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table_name, chains)?;
-        table.add_counter(REFUSED)?;
-        let mut table = Self { table, slot, selection, networks: vec![] };
-        table.fill(true)?;
-        Ok(table)
-    }
-
-    pub(crate) fn slot(&self) -> Slot {
-        self.slot
-    }
-
-    /// Takes packets for `networks` from now on, and no others.
-    pub(crate) fn take(&mut self, networks: Vec<Prefix>) -> io::Result<()> {
-        self.networks = networks;
-        self.fill(false)
-    }
-
-    /// Applies changed routes to clients, whose packets stay outside of the tunnel.
-    pub(crate) fn set_lans(&mut self, routes: LanRoutes) -> io::Result<()> {
-        if let Traffic::OfClients { lans, .. } = &mut self.selection.traffic {
-            *lans = routes;
-        }
-        self.fill(false)
-    }
-
-    /// Applies new interfaces and policies, whose counters start from zero.
-    pub(crate) fn configure(&mut self, selection: Selection) -> io::Result<()> {
-        let changed = selection.policies != self.selection.policies;
-        self.selection = selection;
-        self.fill(changed)
-    }
-
-    fn fill(&mut self, new_counters: bool) -> io::Result<()> {
-        let counters = new_counters.then(|| self.selection.counters());
-        self.table.refill(&self.selection.deciding(&self.networks, self.slot), counters)
-    }
-
-    /// Connections and packets decided by each policy, and the number of prohibited packets.
-    pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
-        self.table.counts()
-    }
 }
 
 #[cfg(test)]
@@ -277,7 +220,8 @@ mod tests {
     use pep::traffic::{PortRange, UDP};
 
     use super::*;
-    use crate::testkit::{in_namespace, nft};
+    use crate::testkit::{assert_printed, in_namespace, nft};
+    use crate::tun::table::DeviceTable;
 
     fn networks() -> Vec<Prefix> {
         ["10.1.0.0/16", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec()
@@ -320,25 +264,14 @@ mod tests {
         })
     }
 
-    /// A table's chains as nft lists them, without name and owner.
-    fn chains(listed: &str) -> Vec<&str> {
-        let lines = listed.lines().skip(1).map(str::trim);
-        lines.filter(|line| !line.is_empty() && *line != "flags owner").collect()
-    }
-
     #[test]
     fn the_kernel_has_the_rules_that_we_print() {
         in_namespace(|| {
             for selection in selections() {
-                let mut table = Table::claim(selection.clone(), "skyhop0").unwrap();
-                table.take(networks()).unwrap();
-                let list = ["list", "table", "inet", "skyhop-tunnel-0"];
-                let Some(ours) = nft(&list, "") else { return };
+                let mut table = DeviceTable::claim(selection.clone(), "skyhop0").unwrap();
+                table.set_scope(networks()).unwrap();
                 let printed = selection.display(&networks(), "skyhop0", table.slot());
-                nft(&["-f", "-"], &printed.replace("skyhop-tunnel-0", "printed")).unwrap();
-                let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
-                nft(&["delete", "table", "inet", "printed"], "").unwrap();
-                assert_eq!(chains(&ours), chains(&theirs));
+                let Some(ours) = assert_printed("skyhop-tunnel-0", &printed) else { return };
                 let leaves_lans_alone = ours.contains("fib daddr . mark oifname \"lan1\" return");
                 let of_clients = !selection.traffic.interfaces().is_empty();
                 assert_eq!(leaves_lans_alone, of_clients, "{ours}");
@@ -353,14 +286,14 @@ mod tests {
     fn counts_of_refusals_survive_a_change_of_policies() {
         in_namespace(|| {
             let [selection, ..] = selections();
-            let mut table = Table::claim(selection.clone(), "lo").unwrap();
+            let mut table = DeviceTable::claim(selection, "lo").unwrap();
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let refused = |table: &Table| {
+            let refused = |table: &DeviceTable<Selection>| {
                 socket.send_to(b"to loopback, out of the tunnel", "127.0.0.1:9").unwrap();
                 table.counts().unwrap()[REFUSED]
             };
             assert_eq!(refused(&table), 1);
-            table.configure(Selection { policies: vec![], ..selection }).unwrap();
+            table.update(|rules| rules.policies.clear()).unwrap();
             assert_eq!(refused(&table), 2);
             assert_eq!(table.counts().unwrap().len(), 1, "those of the policies are gone");
         });
@@ -370,14 +303,14 @@ mod tests {
     fn while_nothing_is_open_nothing_is_marked() {
         in_namespace(|| {
             for selection in selections() {
-                let mut table = Table::claim(selection, "skyhop0").unwrap();
+                let mut table = DeviceTable::claim(selection, "skyhop0").unwrap();
                 let Some(idle) = nft(&["list", "ruleset"], "") else { return };
-                table.take(networks()).unwrap();
+                table.set_scope(networks()).unwrap();
                 let once = nft(&["list", "ruleset"], "").unwrap();
-                table.take(networks()).unwrap();
+                table.set_scope(networks()).unwrap();
                 assert_eq!(nft(&["list", "ruleset"], "").unwrap(), once);
                 assert!(once.contains("meta mark set") && !idle.contains("meta mark set"));
-                table.take(vec![]).unwrap();
+                table.set_scope(vec![]).unwrap();
                 assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
                 drop(table);
                 assert_eq!(nft(&["list", "ruleset"], "").unwrap(), "");
