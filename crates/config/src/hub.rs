@@ -1,5 +1,6 @@
 //! Configuration of a hub, with the terminals that it permits.
 
+use crate::shared::keys_of_a_pair;
 use core::fmt::Display;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,12 +12,10 @@ use pep::traffic::{TrafficClasses, TrafficPolicy};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::{AggregateId, IndexShare, KeyPair, MAX_PARTS, PublicKey, Rate};
-use units::{BitRate, ByteCount, Probability, UnixTime};
+use units::{ByteCount, UnixTime};
 
-use crate::bounded::{Memory, Number};
-use crate::bundles::{BundlesConfig, BundlesSection};
-use crate::classes::ClassSection;
-use crate::dlep::DlepSection;
+use crate::bounded::Number;
+use crate::bundles::BundlesConfig;
 use crate::dns::{HubDnsConfig, HubDnsSection};
 use crate::egress::EgressSection;
 use crate::etcd::{EtcdConfig, EtcdSection};
@@ -25,234 +24,103 @@ use crate::file::place::KeyContext;
 use crate::file::text::Text;
 use crate::hop::ConnectTimeout;
 use crate::http::{HubHttpConfig, HubHttpSection};
-use crate::intercept::{InterceptConfig, InterceptSection, TunnelConfig};
+use crate::intercept::{InterceptConfig, TunnelConfig};
 use crate::limits::LimitsSection;
-use crate::links::{LinkConfig, LinkSection, LinkSide};
-use crate::operation::{Keepalive, MetricsSection, OperationConfig};
-use crate::policies::{PolicyActions, PolicySection};
+use crate::links::{LinkConfig, LinkSide};
+use crate::operation::OperationConfig;
+use crate::policies::PolicyActions;
 use crate::shared::{SharedSettings, shared_keys};
 use crate::shared_name::carrier;
 use crate::source::{ConfigFile, KeySource};
 use crate::terminal_list::{PermitDefaults, TerminalList};
 use crate::terminal_section::PermittedTerminalSection;
 use crate::tls_files::TlsFiles;
-use crate::tunnel::TunnelSection;
-use crate::values::{AddressWithPort, InitialRate, RateChoice};
-use crate::{LogFilter, bundles, dns, egress, etcd, http, intercept, limits, policies};
+use crate::values::AddressWithPort;
+use crate::{bundles, dns, egress, etcd, http, intercept, limits, policies};
 
-/// The configuration of a hub (docs/configuration.md).
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "skyhop hub")]
-pub(crate) struct HubKeys {
-    /// This gateway's private key, in base64. Give either this or `private_key_file`.
-    pub(crate) private_key: Option<String>,
-    /// A file with this gateway's private key, as `skyhop keygen` writes it. Only its owner may be able to read
-    /// it. Give either this or `private_key`.
-    pub(crate) private_key_file: Option<String>,
-    /// A file with the private key that will replace the present one. The hub answers to both keys and announces
-    /// the next one to its terminals; see [Replace a hub's key](hubs.md#replace-a-hubs-key).
-    pub(crate) next_key_file: Option<String>,
-    /// With `next_key_file`: when the hub stops answering to the present key, as a date, or a date and time in
-    /// UTC such as `"2027-01-31T00:00:00Z"`. Choose it so that every terminal connects at least once before.
-    /// Default: never.
-    #[schemars(extend("examples" = ["2027-01-31T00:00:00Z"]))]
-    pub(crate) key_until: Option<Text<UnixTime>>,
-    /// The rate at which this side sends, in IP packets: that of its link. A fixed rate, `"auto"` (measured and
-    /// followed), or `"modem"` (reported at run time by the [modem](modem.md) or `skyhop rate`). Too high floods
-    /// the modem's queue, and what does not fit is sent again; more than four times too high for half a minute
-    /// lowers it to what arrives ([circuit breaker](slacp.md#circuit-breaker)). Too low leaves the link unused.
-    #[schemars(required, extend("examples" = ["50 Mbit/s", "auto", "modem"]))]
-    pub(crate) rate: Option<Text<RateChoice>>,
-    /// With `rate = "modem"`: the rate before the first report and after a report has expired. Without it, the
-    /// path is measured then, as with `"auto"`; see [what stands in for a
-    /// report](modem.md#while-no-rate-is-reported). Set it where the modem must never get more than a known rate,
-    /// or where the link cannot be measured.
-    #[schemars(extend("examples" = ["50 Mbit/s"]))]
-    pub(crate) initial_rate: Option<Text<InitialRate>>,
-    /// With `rate = "auto"` or `"modem"`: the upper limit of a session's rate on this side, at least
-    /// `initial_rate`.
-    #[schemars(extend("examples" = ["50 Mbit/s"]))]
-    pub(crate) maximum_rate: Option<Text<BitRate>>,
-    /// While rates are measured (`"auto"`, or `"modem"` without `initial_rate`): measure the path with padding
-    /// when a session starts, the terminal's address changes or the modem stops reporting. It takes 50 ms of most
-    /// links, at most 400 kB; a few times that with much jitter. Without it the first user's data measures the
-    /// path, two round trips slower. Disable it where every byte is paid for and sessions are short.
-    #[schemars(extend("default" = true))]
-    pub(crate) probe: Option<bool>,
-    /// With `probe`: the share of the bytes sent to a peer that padding may take, 0 % to 100 %, besides two
-    /// measurements in advance (800 kB; with much jitter, twice the first one if that is more). Counted in IP
-    /// packets over all sessions with the peer since the gateway started; `skyhop status` shows what is left.
-    /// Once it is used up, data measures the path. `"0.5 %"` allows at most 51 MB of padding for 10 GB sent.
-    #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) probe_share: Option<Text<Probability>>,
-    /// The path of the control socket, or `"none"`. Default: the first available of several directories; see
-    /// [Control sockets](operate.md#control-sockets).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) control: Option<String>,
-    /// A directory, such as `/var/lib/skyhop`, for what must survive a restart: measured paths, so that sessions
-    /// resume at the remembered rate. A hub also keeps its [accounts](operate.md#accounts-and-quotas) (else a
-    /// restart renews quotas), permits from etcd, and where its terminals were last heard, so that they are back
-    /// within seconds after a crash. A terminal keeps the [next keys of its hubs](hubs.md#replace-a-hubs-key).
-    #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) state: Option<String>,
-    /// An HTTP server for the [dashboard](dashboard.md), [metrics](operate.md#metrics) and status. Without it,
-    /// nothing is served.
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) metrics: Option<MetricsSection>,
-    /// The modem's rate by DLEP (RFC 8175), with `rate = "modem"`. Without it, only `skyhop rate` reports rates.
-    /// See [DLEP](modem.md).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) dlep: Option<DlepSection>,
-    /// The memory of all sessions together (streams, FEC, channels, packets in flight) above which new
-    /// connections pass unaccelerated and a hub refuses them. Default: half of the machine's memory, or of its
-    /// control group's limit.
-    #[schemars(extend("examples" = ["4 GB"]))]
-    pub(crate) total_memory: Option<Memory>,
-    /// The most connections carried. Further ones pass unaccelerated; a hub refuses them. One client (an IPv4
-    /// address or an IPv6 /64) has at most seven times as many as are free, and when a sixteenth is left,
-    /// connections idle for more than a minute give way to new ones. Default: the process's descriptors − 64,
-    /// which it cannot exceed.
-    pub(crate) max_connections: Option<Number<1, { u32::MAX }>>,
-    /// The local UDP address. Default: port 5900 of every address on a hub, a free port on a terminal.
-    #[schemars(extend("examples" = ["[::]:5900"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) listen: Option<Text<AddressWithPort>>,
-    /// A local TCP address for terminals whose networks drop UDP, such as `"[::]:443"`. TCP recovers losses and
-    /// queues by itself, so losses on the hop cost more than over UDP. See [Where UDP is
-    /// blocked](behaviour.md#where-udp-is-blocked).
-    #[schemars(extend("examples" = ["[::]:443"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) listen_tcp: Option<Text<AddressWithPort>>,
-    /// With `listen_tcp`: a PEM file with the certificate for terminals that connect there over TLS; others may
-    /// still connect without. TLS only gets the connection through firewalls: a self-signed certificate is
-    /// enough.
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) listen_tcp_certificate: Option<String>,
-    /// A PEM file with the private key of `listen_tcp_certificate`.
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) listen_tcp_key: Option<String>,
-    /// The number of threads that carry sessions; more than the machine has processors gain nothing. A terminal
-    /// is served by one thread, so a single terminal gets no faster, and terminals with the same `carrier` share
-    /// a thread. See [what a second one gains](performance.md#several-workers).
-    #[schemars(extend("x-restart" = true))]
-    #[serde(default)]
-    pub(crate) workers: Number<1, { MAX_PARTS as u32 }, 1>,
-    /// This hub's number among those that share one address and key, such as `"1 of 2"`; at most 64. A router in
-    /// front of the hubs finds the hub of a packet by it; see [One address for several
-    /// hubs](hubs.md#one-address-for-several-hubs). Default: the only one.
-    #[schemars(extend("examples" = ["1 of 2"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) shared_address: Option<Text<IndexShare>>,
-    /// The longest IP packet to send over the hop, in bytes. Shorter limits of the path are discovered, down to 576.
-    #[schemars(extend("x-restart" = true))]
-    #[serde(default)]
-    pub(crate) mtu: Number<576, 9216, 1500>,
-    /// The most that all streams of a session hold, in each direction.
-    #[schemars(extend("x-restart" = true))]
-    #[serde(default)]
-    pub(crate) memory: Memory<256_000_000>,
-    /// The largest burst that may leave at once, at least `mtu`, for a policer that drops longer ones: `"3 kB"`
-    /// for one that takes two packets. Packets that measure the path are exempt. Without it, packets within 0.5
-    /// ms are handled together, and up to 4 ms of the rate may leave at once after a delay. With it, the gateway
-    /// wakes up for each packet, which takes [more of the processor](performance.md#what-it-costs).
-    #[schemars(extend("examples" = ["3 kB"]))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) burst: Option<Text<ByteCount>>,
-    /// The most that one stream holds, at most `memory`. One connection cannot fill the hop if this is below rate
-    /// × RTT, or below four times that when packets are lost. Default: 64 MB, or `memory` if that is less.
-    #[schemars(extend("default" = "64 MB"))]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) stream_window: Option<Memory>,
-    /// How long opening a connection to a destination may take.
-    #[serde(default)]
-    pub(crate) connect_timeout: ConnectTimeout,
-    /// Silence after which a client or server is probed. Up to six probes follow over the same time again, at
-    /// most one a second; without an answer the connection is reset. The default keeps connections of clients
-    /// that are suspended or out of reach for two hours, but one whose peer is gone holds its slot of
-    /// `max_connections` and [its memory](performance.md) for four. Shorter costs a few packets on the LAN.
-    #[schemars(extend("default" = "2 h"))]
-    pub(crate) keepalive: Option<Keepalive>,
-    /// What the log (standard error) shows: `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
-    /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
-    /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
-    /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.
-    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
-    pub(crate) log: Option<Text<LogFilter>>,
-    /// A key of earlier versions, to say what replaces it.
-    #[schemars(skip)]
-    pub(crate) allow_loopback: Option<bool>,
-    /// Destinations that all terminals may reach through the hub. Without it, everything but special addresses
-    /// and those of the gateways; see [Limit what can be reached](access.md).
-    pub(crate) egress: Option<EgressSection>,
-    /// Limits on what each terminal uses of the hub. A `[[terminal]]` may have its own.
-    pub(crate) limits: Option<LimitsSection>,
-    /// While rates are measured (`"auto"`, or `"modem"` without `initial_rate`): a name for the forward link that
-    /// all terminals share. Their sessions measure it together and divide it by `weight` ([Sessions of one
-    /// hub](rate.md#sessions-of-one-hub)); without it, each measures alone and finds its share only through the
-    /// common queue. Set it only for terminals that do share the link: a session with a slower path of its own
-    /// makes the measurement worse until it is noticed.
-    #[schemars(length(min = 1), extend("examples" = ["ku-1"]))]
-    pub(crate) carrier: Option<String>,
-    /// Let clients of one terminal reach those of another through the hub. Both addresses must be in the
-    /// `networks` of their terminals, and the second terminal must permit it in `[accept]`; see [Connections
-    /// between terminals](traffic.md#connections-from-the-hubs-side-and-between-terminals).
-    #[serde(default)]
-    pub(crate) mesh: bool,
-    /// Connect with the client's address and port instead of this machine's; on a terminal, for connections from
-    /// the hub's side. On a hub the client must be in its terminal's `networks`, and replies must come back
-    /// through the hub. Needs CAP_NET_ADMIN. See [Show servers the client's
-    /// address](traffic.md#show-servers-the-clients-address).
-    #[schemars(extend("x-restart" = true))]
-    #[serde(default)]
-    pub(crate) transparent: bool,
-    /// Interception of the TCP connections that come in by the interfaces to the clients; on a hub, of those to
-    /// its terminals' `networks`. Without it, nothing is intercepted. See [Steer traffic](traffic.md).
-    #[schemars(extend("x-restart" = "presence"))]
-    pub(crate) intercept: Option<InterceptSection>,
-    /// Resolution of names for the clients of terminals, if the terminal has this section too; without it the hub
-    /// answers no queries. See [Resolve names](names.md).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) dns: Option<HubDnsSection>,
-    /// Fetching of HTTP for the caches of terminals, over connections to servers that stay open. Without it the
-    /// hub connects to the server for each client. See [Cache HTTP](http.md).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) http: Option<HubHttpSection>,
-    /// A node of a delay-tolerant network (BPv7), which keeps bundles on disk until the other side can be
-    /// reached. Without it, the gateway is no node. See [Bundles](bundles.md).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) bundles: Option<BundlesSection>,
-    /// A tunnel for traffic that is not split, such as UDP and QUIC, if both sides have this section; otherwise
-    /// it passes as without skyhop. Needs `[intercept]` on a terminal, and the `networks` of every terminal on a
-    /// hub. See [the tunnel](traffic.md#carry-udp-quic-and-everything-else).
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) tunnel: Option<TunnelSection>,
-    /// The links that a session uses at once, 2 to 4, in the same order on both sides. Without them, or if only
-    /// one side has them, a session uses one link. See [Several links](links.md).
-    #[serde(default)]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) link: Vec<LinkSection>,
-    /// Classes that share the rate, at most 31 besides `default`; the first that matches takes a connection or
-    /// packet. Default: bulk, interactive and default, with `[bundles]` also bundles. See
-    /// [Classes](traffic.md#classes).
-    #[serde(default)]
-    pub(crate) class: Vec<ClassSection>,
-    /// Rules that split, tunnel or bypass traffic; the first match decides. By default TCP is split, and
-    /// everything else takes the tunnel if there is one. See [Policies](traffic.md#policies).
-    #[serde(default)]
-    pub(crate) policy: Vec<PolicySection>,
-    /// The terminals that may connect. At least one, unless `permits` or `[etcd]` provides them.
-    #[serde(default)]
-    pub(crate) terminal: Vec<PermittedTerminalSection>,
-    /// An existing directory with further terminals, one in each file `*.toml` with the keys of a `[[terminal]]`.
-    /// The hub watches it; see [Let terminals join a hub](enrol.md).
-    #[schemars(extend("examples" = ["permits"]))]
-    pub(crate) permits: Option<String>,
-    /// An etcd with the permits of further terminals, which the hub watches; see [Keep permits in
-    /// etcd](enrol.md#keep-permits-in-etcd).
-    pub(crate) etcd: Option<EtcdSection>,
+keys_of_a_pair! {
+    /// The configuration of a hub (docs/configuration.md).
+    #[schemars(title = "skyhop hub")]
+    struct HubKeys {
+        /// A file with this gateway's private key, as `skyhop keygen` writes it. Only its owner may be able to read
+        /// it. Give either this or `private_key`.
+        pub(crate) private_key_file: Option<String>,
+        /// A file with the private key that will replace the present one. The hub answers to both keys and announces
+        /// the next one to its terminals; see [Replace a hub's key](hubs.md#replace-a-hubs-key).
+        pub(crate) next_key_file: Option<String>,
+        /// With `next_key_file`: when the hub stops answering to the present key, as a date, or a date and time in
+        /// UTC such as `"2027-01-31T00:00:00Z"`. Choose it so that every terminal connects at least once before.
+        /// Default: never.
+        #[schemars(extend("examples" = ["2027-01-31T00:00:00Z"]))]
+        pub(crate) key_until: Option<Text<UnixTime>>,
+        /// A local TCP address for terminals whose networks drop UDP, such as `"[::]:443"`. TCP recovers losses and
+        /// queues by itself, so losses on the hop cost more than over UDP. See [Where UDP is
+        /// blocked](behaviour.md#where-udp-is-blocked).
+        #[schemars(extend("examples" = ["[::]:443"]))]
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) listen_tcp: Option<Text<AddressWithPort>>,
+        /// With `listen_tcp`: a PEM file with the certificate for terminals that connect there over TLS; others may
+        /// still connect without. TLS only gets the connection through firewalls: a self-signed certificate is
+        /// enough.
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) listen_tcp_certificate: Option<String>,
+        /// A PEM file with the private key of `listen_tcp_certificate`.
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) listen_tcp_key: Option<String>,
+        /// The number of threads that carry sessions; more than the machine has processors gain nothing. A terminal
+        /// is served by one thread, so a single terminal gets no faster, and terminals with the same `carrier` share
+        /// a thread. See [what a second one gains](performance.md#several-workers).
+        #[schemars(extend("x-restart" = true))]
+        #[serde(default)]
+        pub(crate) workers: Number<1, { MAX_PARTS as u32 }, 1>,
+        /// This hub's number among those that share one address and key, such as `"1 of 2"`; at most 64. A router in
+        /// front of the hubs finds the hub of a packet by it; see [One address for several
+        /// hubs](hubs.md#one-address-for-several-hubs). Default: the only one.
+        #[schemars(extend("examples" = ["1 of 2"]))]
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) shared_address: Option<Text<IndexShare>>,
+        /// How long opening a connection to a destination may take.
+        #[serde(default)]
+        pub(crate) connect_timeout: ConnectTimeout,
+        /// A key of earlier versions, to say what replaces it.
+        #[schemars(skip)]
+        pub(crate) allow_loopback: Option<bool>,
+        /// Destinations that all terminals may reach through the hub. Without it, everything but special addresses
+        /// and those of the gateways; see [Limit what can be reached](access.md).
+        pub(crate) egress: Option<EgressSection>,
+        /// Limits on what each terminal uses of the hub. A `[[terminal]]` may have its own.
+        pub(crate) limits: Option<LimitsSection>,
+        /// While rates are measured (`"auto"`, or `"modem"` without `initial_rate`): a name for the forward link that
+        /// all terminals share. Their sessions measure it together and divide it by `weight` ([Sessions of one
+        /// hub](rate.md#sessions-of-one-hub)); without it, each measures alone and finds its share only through the
+        /// common queue. Set it only for terminals that do share the link: a session with a slower path of its own
+        /// makes the measurement worse until it is noticed.
+        #[schemars(length(min = 1), extend("examples" = ["ku-1"]))]
+        pub(crate) carrier: Option<String>,
+        /// Let clients of one terminal reach those of another through the hub. Both addresses must be in the
+        /// `networks` of their terminals, and the second terminal must permit it in `[accept]`; see [Connections
+        /// between terminals](traffic.md#connections-from-the-hubs-side-and-between-terminals).
+        #[serde(default)]
+        pub(crate) mesh: bool,
+        /// Resolution of names for the clients of terminals, if the terminal has this section too; without it the hub
+        /// answers no queries. See [Resolve names](names.md).
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) dns: Option<HubDnsSection>,
+        /// Fetching of HTTP for the caches of terminals, over connections to servers that stay open. Without it the
+        /// hub connects to the server for each client. See [Cache HTTP](http.md).
+        #[schemars(extend("x-restart" = true))]
+        pub(crate) http: Option<HubHttpSection>,
+        /// The terminals that may connect. At least one, unless `permits` or `[etcd]` provides them.
+        #[serde(default)]
+        pub(crate) terminal: Vec<PermittedTerminalSection>,
+        /// An existing directory with further terminals, one in each file `*.toml` with the keys of a `[[terminal]]`.
+        /// The hub watches it; see [Let terminals join a hub](enrol.md).
+        #[schemars(extend("examples" = ["permits"]))]
+        pub(crate) permits: Option<String>,
+        /// An etcd with the permits of further terminals, which the hub watches; see [Keep permits in
+        /// etcd](enrol.md#keep-permits-in-etcd).
+        pub(crate) etcd: Option<EtcdSection>,
+    }
 }
 
 /// Configuration of a hub.
