@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 use pep::routes::{PermittedTerminal, TerminalQuota};
 use pep::traffic::{TrafficClasses, TrafficPolicy};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use slacp::{AggregateId, IndexShare, KeyPair, MAX_PARTS, PublicKey, Rate};
 use units::{ByteCount, UnixTime};
 
