@@ -399,7 +399,7 @@ mod tests {
 
     use config::TunnelDevice;
     use netlink_packet_route::RouteNetlinkMessage;
-    use netlink_packet_route::link::LinkMessage;
+    use netlink_packet_route::link::{LinkFlags, LinkMessage};
     use netlink_packet_route::route::{RouteAttribute, RouteMessage};
     use nix::net::if_::if_nametoindex;
     use os::netlink::RouteSocket;
@@ -428,7 +428,14 @@ mod tests {
     }
 
     fn with_tunnel_to_change(work: impl AsyncFnOnce(&mut Hops, &mut Tunnel) + Send + 'static) {
-        in_namespace(|| {
+        with_tunnel_on(TunnelDevice::Auto, work);
+    }
+
+    fn with_tunnel_on(
+        device: TunnelDevice,
+        work: impl AsyncFnOnce(&mut Hops, &mut Tunnel) + Send + 'static,
+    ) {
+        in_namespace(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let mut link = slacp::Config::new(units::BitRate::from_mbit(10));
@@ -438,7 +445,7 @@ mod tests {
                 let classes = TrafficClasses::install(vec![voice], true, &mut link);
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
-                let (name, device) = ("test0".to_owned(), TunnelDevice::Auto);
+                let name = "test0".to_owned();
                 let config = TunnelConfig { name, device, mtu: 1400, clamp_mss: true };
                 let selection = Selection {
                     traffic: Traffic::ToTerminals { hop: 5900 },
@@ -535,6 +542,33 @@ mod tests {
             assert_ne!(voice, DEFAULT_CHANNEL);
             assert_eq!(channel(&last), voice);
         });
+    }
+
+    #[test]
+    fn a_device_that_was_down_carries_packets_again() {
+        for device in [TunnelDevice::Auto, TunnelDevice::Veth] {
+            with_tunnel_on(device, async |hops, tunnel| {
+                let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+                assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
+                tunnel.start(hub);
+                give_address("lo", [10, 1, 0, 1].into());
+                let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+                let mark = tunnel.port.table().slot().mark().value;
+                socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+                let mut kernel = RouteSocket::open().unwrap();
+                let mut link = LinkMessage::default();
+                link.header.index = if_nametoindex("test0").unwrap();
+                link.header.change_mask = LinkFlags::Up;
+                kernel.request(RouteNetlinkMessage::SetLink(link), 0).unwrap();
+                tokio::task::yield_now().await;
+                tunnel.housekeep();
+                assert!(socket.send_to(b"nowhere", "10.2.0.9:9").is_err());
+                kernel.bring_up("test0", Some(1400), false).unwrap();
+                tunnel.housekeep();
+                socket.send_to(b"into the device", "10.2.0.9:9").unwrap();
+                until(|| counts(tunnel)[0] == 1).await;
+            });
+        }
     }
 
     #[test]
