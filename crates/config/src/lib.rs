@@ -33,8 +33,6 @@ mod operation;
 mod permits;
 mod policies;
 mod rate;
-#[cfg(test)]
-mod reference_page;
 mod restart_keys;
 mod schema;
 mod shared;

@@ -1,3 +1,5 @@
+mod reference_page;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
