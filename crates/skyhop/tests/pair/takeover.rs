@@ -126,8 +126,8 @@ pub(crate) fn inside_rate_is_shared() {
         // Both together keep to the hub's rate, which counts no Ethernet headers. What moves from one portion
         // to the other is nobody's for half a second, more often so the busier the machine is; that portions
         // are the whole otherwise, `pep::handover` tests in virtual time.
-        assert!((15.0..=20.6).contains(&rate), "{rate} Mbit/s");
-        assert!(moved.iter().all(|moved| *moved > 6.0), "{moved:?} Mbit/s");
+        assert!((10.0..=20.6).contains(&rate), "{rate} Mbit/s");
+        assert!(moved.iter().all(|moved| *moved > 3.0), "{moved:?} Mbit/s");
     });
     hub.end();
     terminal.end_by(Signal::SIGTERM);
