@@ -37,14 +37,15 @@ pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
     hub.wait_for("ready");
     let terminals = [1, 2].map(|number| keys.terminal(number, "", ""));
     [1, 2].into_iter().for_each(download_for_ever);
-    assert_share(&at_hub, 3.0, "weight = 3");
+    assert_share(&at_hub, |_| 3.0, "weight = 3");
 
-    // Of 20 Mbit/s. What a guarantee leaves is shared equally, too.
-    for (key, expected) in [
-        ("", 1.0),
-        ("maximum = \"4 Mbit/s\"", 4.0 / 16.0),
-        ("guaranteed = \"12 Mbit/s\"", 16.0 / 4.0),
-    ] {
+    // Of `total` Mbit/s: 20, or less while the machine is busy. What a guarantee leaves is shared equally, too.
+    let cases: [(&str, fn(f64) -> f64); 3] = [
+        ("", |_| 1.0),
+        ("maximum = \"4 Mbit/s\"", |total| 4.0 / (total - 4.0)),
+        ("guaranteed = \"12 Mbit/s\"", |total| (total + 12.0) / (total - 12.0)),
+    ];
+    for (key, expected) in cases {
         write_secret(&file, &with(key));
         let reloaded = skyhop(&["reload"], &at_hub);
         assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
@@ -67,41 +68,45 @@ fn download_for_ever(terminal: u8) {
     thread::spawn(move || io::copy(&mut socket, &mut io::sink()));
 }
 
-/// Expects that the first terminal gets `expected` times what the second gets, within a few tries:
-/// a busy machine holds one of them up for a while.
-fn assert_share(at_hub: &Path, expected: f64, key: &str) {
+/// Expects that the first terminal gets `expected` times what the second gets, given the rate of both together in
+/// Mbit/s, within a few tries: a busy machine holds one of them up for a while.
+fn assert_share(at_hub: &Path, expected: fn(f64) -> f64, key: &str) {
     const TRIES: usize = 5;
-    let mut shares = Vec::new();
-    while shares.len() < TRIES {
-        let share = share_of_the_first(at_hub);
-        if (0.87..1.15).contains(&(share / expected)) {
+    let mut tries = Vec::new();
+    while tries.len() < TRIES {
+        let rates @ [first, second] = rates(at_hub);
+        if (0.87..1.15).contains(&(first / second / expected(first + second))) {
             return;
         }
-        shares.push(share);
+        tries.push(rates);
     }
-    panic!("{shares:?} to 1 instead of {expected} to 1 with {key:?}");
+    panic!("{tries:.1?} Mbit/s with {key:?}");
 }
 
-/// Bytes sent to the first terminal for each byte to the second, over 8 MB from the hub.
-fn share_of_the_first(at_hub: &Path) -> f64 {
+/// Rates at which the hub sends to both terminals, in Mbit/s, over 8 MB.
+fn rates(at_hub: &Path) -> [f64; 2] {
     let sent_to = |status: &serde_json::Value, peer: &str| {
         let mut sessions = status["sessions"].as_array().unwrap().iter();
         let session = sessions.find(|session| session["peer"] == peer);
         session.map_or(0, |session| session["bytes_sent"].as_u64().unwrap())
     };
     let both = |status: &serde_json::Value| ["1", "2"].map(|peer| sent_to(status, peer));
-    let after = |bytes: u64, [first, second]: [u64; 2]| {
+    let after = |bytes: u64, begin: &serde_json::Value| {
+        let [first, second] = both(begin);
         let most = first.min(second);
-        both(&wait_for(at_hub, "sending", |now| {
+        wait_for(at_hub, "sending", |now| {
             let [first_now, second_now] = both(now);
             first_now + second_now > first + second + bytes && first_now.min(second_now) > most
-        }))
+        })
     };
-    let now = both(&wait_for(at_hub, "two sessions", |now| !both(now).contains(&0)));
+    let now = wait_for(at_hub, "two sessions", |now| !both(now).contains(&0));
     // Skip the data in flight and the first windows.
-    let begin = after(4_000_000, now);
-    let end = after(8_000_000, begin);
-    (end[0] - begin[0]) as f64 / (end[1] - begin[1]) as f64
+    let begin = after(4_000_000, &now);
+    let end = after(8_000_000, &begin);
+    let [sent_begin, sent_end] = [&begin, &end].map(both);
+    let age = |status: &serde_json::Value| status["sessions"][0]["since_s"].as_f64().unwrap();
+    let seconds = age(&end) - age(&begin);
+    [0, 1].map(|index| (sent_end[index] - sent_begin[index]) as f64 * 8e-6 / seconds)
 }
 
 #[test]
