@@ -1,4 +1,4 @@
-//! Reads configuration files, which the crate [`config`](::config) parses. This module has what needs the machine: the file, the private key and its permissions, the
+//! Reads configuration files, which the crate `config` parses. This module has what needs the machine: the file, the private key and its permissions, the
 //! processor.
 //! [`pair`] writes the files of a new pair.
 
