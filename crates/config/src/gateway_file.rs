@@ -1,4 +1,4 @@
-//! Configuration files of gateways: parses TOML into the types of [`config`].
+//! Configuration files of gateways: parses TOML into the types of this crate.
 //!
 //! A terminal:
 //!

@@ -2,7 +2,7 @@
 //!
 //! A section of the file is a module: its table of keys (a struct `…Section`, from which parser, JSON schema,
 //! reference page and restart rule follow), the typed configuration, and the checks that concern several keys.
-//! The top levels of the files are [`TerminalKeys`](terminal), [`HubKeys`](hub) and [`SoloKeys`](solo). No clock;
+//! The top levels of the files are `TerminalKeys`, `HubKeys` and `SoloKeys`. No clock;
 //! of I/O, only paths in presets and traces are read ([`file::folder`]).
 
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Reads configuration files, which the crate `config` parses. This module has what needs the machine: the file, the private key and its permissions, the
-//! processor.
+//! Reads configuration files, which the crate `config` parses. This module has what needs the machine: the file,
+//! the private key and its permissions, the processor.
 //! [`pair`] writes the files of a new pair.
 
 mod cpu;

@@ -110,7 +110,7 @@ impl<'a> KeyContext<'a> {
         self.check(keys.len() < 2, &keys.join(", "), values.join(", "), "only one of them")
     }
 
-    /// Checks that an optional duration is at most [`MOST_TIME`].
+    /// Checks that an optional duration is at most 10,000,000 s.
     pub fn time(&self, key: &str, time: Option<Text<Time>>) -> Result<Option<Duration>, FileError> {
         let time = time.map(|time| time.0.0);
         let good = time.is_none_or(|time| time <= MOST_TIME);
