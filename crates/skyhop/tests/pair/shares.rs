@@ -25,6 +25,9 @@ pub(crate) fn inside_shares() {
     by_weight_and_guarantee("");
 }
 
+/// A key of the first terminal, and what it then gets for each bit of the second, by the rate of both in Mbit/s.
+type ShareCase = (&'static str, fn(f64) -> f64);
+
 /// Checks the shares of two terminals of a hub with these keys.
 pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
     let (keys, sockets) = (Keys::new(2), Sockets::new());
@@ -40,7 +43,7 @@ pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
     assert_share(&at_hub, |_| 3.0, "weight = 3");
 
     // Of `total` Mbit/s: 20, or less while the machine is busy. What a guarantee leaves is shared equally, too.
-    let cases: [(&str, fn(f64) -> f64); 3] = [
+    let cases: [ShareCase; 3] = [
         ("", |_| 1.0),
         ("maximum = \"4 Mbit/s\"", |total| 4.0 / (total - 4.0)),
         ("guaranteed = \"12 Mbit/s\"", |total| (total + 12.0) / (total - 12.0)),
