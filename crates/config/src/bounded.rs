@@ -51,7 +51,7 @@ impl<'de, const MIN: u32, const MAX: u32, const USUAL: u32> Deserialize<'de>
         let number = i64::deserialize(deserializer)?;
         let within = u32::try_from(number).ok().and_then(Self::new);
         within.ok_or_else(|| match MAX {
-            u32::MAX => D::Error::custom(format!("expected at least {MIN}")),
+            u32::MAX if number < MIN.into() => D::Error::custom(format!("expected at least {MIN}")),
             _ => D::Error::custom(format!("expected {MIN} to {MAX}")),
         })
     }
@@ -207,7 +207,20 @@ impl<const MIN: u64, const MAX: u64, const USUAL: u64> JsonSchema for Size<MIN, 
     }
 }
 
-/// True, for the attribute `default` of a switch.
-pub(crate) fn on() -> bool {
-    true
+/// A switch that is in the position `USUAL` by default. One that is off needs no type of its own: that is `bool`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Switch<const USUAL: bool>(bool);
+
+impl<const USUAL: bool> Switch<USUAL> {
+    /// Returns true if it is on.
+    pub fn get(self) -> bool {
+        self.0
+    }
+}
+
+impl<const USUAL: bool> Default for Switch<USUAL> {
+    fn default() -> Self {
+        Self(USUAL)
+    }
 }

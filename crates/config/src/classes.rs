@@ -73,7 +73,7 @@ pub(crate) struct ClassSection {
     /// Queue management of the class's packets: `"codel"` keeps each flow's queue short (RFC 8289); `"none"`
     /// drops only packets that find the queue full. Default: `"codel"`, or `"none"` with `[dlep] on_demand`.
     pub(crate) aqm: Option<Aqm>,
-    /// How long a packet may wait for others, to share a packet of the hop. Each packet of the hop costs 50
+    /// Longest wait of a packet for others, to share a packet of the hop. Each packet of the hop costs 50
     /// bytes, so this saves volume and adds delay; see [Voice](traffic.md#voice).
     #[schemars(extend("default" = "0 ms", "examples" = ["20 ms"]))]
     pub(crate) gather: Option<Interval<0, 200>>,

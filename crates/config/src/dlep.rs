@@ -7,7 +7,7 @@ use pep::dlep::PORT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounded::{HOUR, Interval, SECOND, on};
+use crate::bounded::{HOUR, Interval, SECOND, Switch};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::interface_name::interface;
@@ -51,9 +51,9 @@ pub(crate) struct DlepSection {
     pub(crate) heartbeat: Interval<{ SECOND }, { HOUR }, { 5 * SECOND }>,
     /// Accept from the modem only packets that no router has forwarded (TTL 255, RFC 5082). Disable it for a
     /// modem that sends with another TTL.
-    #[serde(default = "on")]
-    pub(crate) gtsm: bool,
-    /// Whether the link gives capacity on demand (DAMA): ask the modem for it according to the backlog, and take
+    #[serde(default)]
+    pub(crate) gtsm: Switch<true>,
+    /// For a link that gives capacity on demand (DAMA): ask the modem for it according to the backlog, and take
     /// a rate of 0 as "nothing granted now" instead of an outage. See [Capacity on
     /// demand](modem.md#capacity-on-demand).
     #[serde(default)]
@@ -88,7 +88,7 @@ pub(crate) fn read(
         (None, Some(address)) => ModemLocation::At(modem(&place, &address)?),
     };
     let DlepSection { gtsm, on_demand, heartbeat, .. } = raw;
-    Ok(DlepConfig { modem, heartbeat: heartbeat.get(), gtsm, on_demand })
+    Ok(DlepConfig { modem, heartbeat: heartbeat.get(), gtsm: gtsm.get(), on_demand })
 }
 
 /// Parses a unicast address; without a port it gets DLEP's.

@@ -73,7 +73,7 @@ pub struct DnsSection {
     /// The most memory of the cache of answers.
     #[serde(default)]
     pub(crate) cache: Memory<16_000_000>,
-    /// How long an expired answer may be used while there is no other; 0 s for never.
+    /// Time for which an expired answer may be used while there is no other; 0 s for never.
     #[serde(default)]
     pub(crate) stale: Interval<0, { 168 * HOUR }, { 24 * HOUR }>,
     /// The most answers per second that are fetched again before they expire, if they are in use; 0 for none.

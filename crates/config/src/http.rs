@@ -11,7 +11,7 @@ use serde::Deserialize;
 use slacp::HostName;
 use units::ByteCount;
 
-use crate::bounded::{HOUR, Interval, Memory, Size, on};
+use crate::bounded::{HOUR, Interval, Memory, Size, Switch};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::tls_files::TlsFiles;
@@ -39,14 +39,14 @@ pub struct HttpSection {
     /// `cache`.
     #[schemars(extend("default" = "16 MB"))]
     pub(crate) object: Option<Memory>,
-    /// How long an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
     /// s for never. On a hub only with `cache`.
     #[schemars(extend("default" = "24 h"))]
     pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
     /// Serve clients while the hub cannot be reached: from the cache, and otherwise from the server, without the
     /// hop and from the terminal's own address. If false, their connections pass unaccelerated.
-    #[serde(default = "on")]
-    pub offline: bool,
+    #[serde(default)]
+    pub offline: Switch<true>,
     /// Sites whose owner has given a certificate, and whose TLS the terminal terminates; all other HTTPS passes
     /// untouched. See [Sites by TLS](http.md#sites-by-tls).
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct HubHttpSection {
     /// `cache`.
     #[schemars(extend("default" = "16 MB"))]
     pub(crate) object: Option<Memory>,
-    /// How long an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
     /// s for never. On a hub only with `cache`.
     #[schemars(extend("default" = "24 h"))]
     pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,

@@ -77,7 +77,7 @@ keys_of_a_pair! {
         #[schemars(extend("examples" = ["1 of 2"]))]
         #[schemars(extend("x-restart" = true))]
         pub(crate) shared_address: Option<Text<IndexShare>>,
-        /// How long opening a connection to a destination may take.
+        /// Time limit for opening a connection to a destination.
         #[serde(default)]
         pub(crate) connect_timeout: ConnectTimeout,
         /// A key of earlier versions, to say what replaces it.

@@ -59,8 +59,8 @@ fn collect(root: &Value, table: &Value, within: &[String], rows: &mut Vec<KeyRow
             Value::String(mark) if mark == PRESENCE => RestartRule::PresenceOnly,
             _ => RestartRule::Reload,
         };
-        let required = table["required"].as_array().into_iter().flatten();
-        let is_required = { required }.any(|name| name == key);
+        let mut required = table["required"].as_array().into_iter().flatten();
+        let is_required = required.any(|name| name == key);
         rows.push(KeyRow { path: path.clone(), restart, is_required, schema: schema.clone() });
         if let Some(section) = section(root, schema) {
             collect(root, section, &path, rows);

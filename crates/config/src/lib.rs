@@ -2,8 +2,8 @@
 //!
 //! A section of the file is a module: its table of keys (a struct `…Section`, from which parser, JSON schema,
 //! reference page and restart rule follow), the typed configuration, and the checks that concern several keys.
-//! The top levels of the files are `TerminalKeys`, `HubKeys` and `SoloKeys`. No clock;
-//! of I/O, only paths in presets and traces are read ([`file::folder`]).
+//! The top levels of the files are `TerminalKeys`, `HubKeys` and `SoloKeys`. No clock; the only I/O is reading the
+//! files that presets and scenarios name ([`file::folder`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
@@ -48,7 +48,7 @@ mod tls_files;
 mod tunnel;
 mod values;
 
-pub use self::bounded::{Interval, Number, Size};
+pub use self::bounded::{Interval, Number, Size, Switch};
 pub use self::bundles::{BundlesConfig, BundlesSection, BundlesTls, FILE_SERVICES, NodeReach};
 pub use self::dlep::{DlepConfig, ModemLocation};
 pub use self::dns::{DnsConfig, DnsSection, HubDnsConfig, HubDnsSection, SecureDns};

@@ -42,7 +42,7 @@ pub(crate) struct LimitsSection {
     /// 1970-01-01, such as `"168 h"`.
     #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
     pub(crate) quota_period: Option<Text<RenewalPeriod>>,
-    /// What happens when the quota is used up: `"block"`, a rate towards the terminal such as `"256 kbit/s"`, or
+    /// Consequence of a used-up quota: `"block"`, a rate towards the terminal such as `"256 kbit/s"`, or
     /// the name of a `[[class]]` that takes all its traffic.
     #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(crate) quota_then: Option<Text<ExhaustedAction>>,

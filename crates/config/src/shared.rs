@@ -139,7 +139,7 @@ macro_rules! keys_of_a_pair {
             /// `max_connections` and [its memory](performance.md) for four. Shorter costs a few packets on the LAN.
             #[schemars(extend("default" = "2 h"))]
             pub(crate) keepalive: Option<$crate::operation::Keepalive>,
-            /// What the log (standard error) shows: `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
+            /// Filter of the log (standard error): `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
             /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
             /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
             /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.

@@ -48,7 +48,7 @@ pub(crate) struct SoloKeys {
     /// left, connections idle for more than a minute give way to new ones. Default: (the process's descriptors −
     /// 64) / 2, which it cannot exceed; 16,384 with `stack = "skyhop"` if that is less.
     pub(crate) max_connections: Option<Number<1, { u32::MAX }>>,
-    /// How long opening a connection to a destination may take.
+    /// Time limit for opening a connection to a destination.
     #[serde(default)]
     pub(crate) connect_timeout: ConnectTimeout,
     /// Silence after which a client or server is probed. Up to six probes follow over the same time again, at
@@ -57,7 +57,7 @@ pub(crate) struct SoloKeys {
     /// `max_connections` and [its memory](performance.md) for four. Shorter costs a few packets on the LAN.
     #[schemars(extend("default" = "2 h"))]
     pub(crate) keepalive: Option<Keepalive>,
-    /// What the log (standard error) shows: `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
+    /// Filter of the log (standard error): `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
     /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
     /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
     /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.

@@ -81,7 +81,7 @@ keys_of_a_pair! {
         #[serde(default)]
         #[schemars(extend("x-restart" = true))]
         pub(crate) other_hub: Vec<OtherHubSection>,
-        /// How long opening a connection to a destination may take.
+        /// Time limit for opening a connection to a destination.
         #[schemars(extend("x-restart" = true))]
         #[serde(default)]
         pub(crate) connect_timeout: ConnectTimeout,

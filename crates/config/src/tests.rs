@@ -1150,7 +1150,10 @@ fn cleartext_http_is_cached_with_a_section_http() {
     };
     let usual = with("");
     assert!(
-        usual.takes(80) && !usual.takes(8080) && usual.keys.offline && usual.directory.is_none()
+        usual.takes(80)
+            && !usual.takes(8080)
+            && usual.keys.offline.get()
+            && usual.directory.is_none()
     );
     let limits = usual.cache.limits;
     assert_eq!(
@@ -1161,7 +1164,10 @@ fn cleartext_http_is_cached_with_a_section_http() {
         with("ports = [8080]\ndirectory = \"/var/cache/skyhop\"\nstale = \"0 s\"\noffline = false");
     assert_eq!(kept.cache.limits.disk, ByteCount::new(2_000_000_000));
     assert!(
-        kept.takes(8080) && !kept.takes(80) && !kept.keys.offline && kept.cache.stale.is_zero()
+        kept.takes(8080)
+            && !kept.takes(80)
+            && !kept.keys.offline.get()
+            && kept.cache.stale.is_zero()
     );
 
     let site = with(

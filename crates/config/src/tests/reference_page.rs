@@ -25,7 +25,7 @@ struct PageRow {
 #[derive(Default)]
 struct PageSection {
     heading: String,
-    /// What the section does, if it is one.
+    /// Purpose of the section, if it is one.
     sentence: String,
     restart: bool,
     /// The sides that have each key, and the key.

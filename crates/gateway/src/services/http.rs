@@ -107,7 +107,8 @@ impl TerminalHttp {
     /// Ports to intercept while the hub is unreachable; empty if there is no stored response to
     /// serve.
     fn ports_to_serve_offline(&self) -> &[u16] {
-        let serves = self.shared.config.keys.offline && !self.shared.kept.lock().store().is_empty();
+        let serves =
+            self.shared.config.keys.offline.get() && !self.shared.kept.lock().store().is_empty();
         if serves { &self.shared.config.ports } else { &[] }
     }
 

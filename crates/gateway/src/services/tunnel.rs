@@ -544,6 +544,15 @@ mod tests {
         });
     }
 
+    /// A socket of this machine whose packets the table would have marked for the tunnel.
+    fn client_of(tunnel: &Tunnel) -> UdpSocket {
+        give_address("lo", [10, 1, 0, 1].into());
+        let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+        let mark = tunnel.port.table().slot().mark().value;
+        socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+        socket
+    }
+
     #[test]
     fn a_device_that_was_down_carries_packets_again() {
         for device in [TunnelDevice::Auto, TunnelDevice::Veth] {
@@ -551,10 +560,7 @@ mod tests {
                 let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
                 assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
                 tunnel.start(hub);
-                give_address("lo", [10, 1, 0, 1].into());
-                let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
-                let mark = tunnel.port.table().slot().mark().value;
-                socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+                let socket = client_of(tunnel);
                 let mut kernel = RouteSocket::open().unwrap();
                 let mut link = LinkMessage::default();
                 link.header.index = if_nametoindex("test0").unwrap();
@@ -577,10 +583,7 @@ mod tests {
             let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
             assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
             tunnel.start(hub);
-            give_address("lo", [10, 1, 0, 1].into());
-            let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
-            let mark = tunnel.port.table().slot().mark().value;
-            socket2::SockRef::from(&socket).set_mark(mark).unwrap();
+            let socket = client_of(tunnel);
             for (sent, is_noticed) in [(1, false), (2, true)] {
                 let before = if_nametoindex("test0").unwrap();
                 let mut link = LinkMessage::default();

@@ -89,7 +89,8 @@ fn platforms(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileE
     match &raw.platforms {
         None => Ok(vec![terminals]),
         Some(RawPlatforms::Number(count)) => {
-            let good = (1..=terminals).contains(count);
+            // The number of terminals is checked later, and may be absurd.
+            let good = (1..=terminals.min(MOST_NODES)).contains(count);
             place.check(good, "platforms", count, "1 or more, at most the terminals")?;
             // The first platforms get one terminal more if the division leaves a rest.
             let each = terminals / count;

@@ -172,6 +172,10 @@ fn terminals_are_divided_among_platforms() {
     for (network, told) in [
         ("terminals = 2\nplatforms = 3", "network.platforms = 3: expected 1 or more, at most the"),
         ("terminals = 2\nplatforms = 0", "network.platforms = 0: expected 1 or more, at most the"),
+        (
+            "terminals = 4000000000\nplatforms = 4000000000",
+            "expected 1 or more, at most the terminals",
+        ),
         ("terminals = 2\nplatforms = [1, 2]", "\"[1, 2]\": expected 2 terminals together"),
         ("platforms = [1, 0]", "\"[1, 0]\": expected 1 terminal or more on each platform"),
         ("platforms = []", "expected 1 terminal or more on each platform"),

@@ -117,17 +117,22 @@ pub(crate) fn inside_rate_is_shared() {
         scope.spawn(|| download(&listener, 15_000_000, &come[1]));
         // The second begins, and the portions follow.
         wait_until(PATIENCE, || so_far(1) > 3_000_000);
-        let (before, began, sent_before) = ([so_far(0), so_far(1)], Instant::now(), sent());
-        wait_until(PATIENCE, || so_far(1) > 8_000_000);
-        let (seconds, sent) = (began.elapsed().as_secs_f64(), sent() - sent_before);
-        let moved = [0, 1].map(|number| (so_far(number) - before[number]) as f64 * 8e-6 / seconds);
-        let rate = sent as f64 * 8e-6 / seconds;
-        println!("the hub sent {rate:.1} Mbit/s, of which the downloads had {moved:.1?}");
+        let windows = [6_000_000, 9_000_000, 12_000_000].map(|end| {
+            let (before, began, sent_before) = ([so_far(0), so_far(1)], Instant::now(), sent());
+            wait_until(PATIENCE, || so_far(1) > end);
+            let (seconds, sent) = (began.elapsed().as_secs_f64(), sent() - sent_before);
+            let moved =
+                [0, 1].map(|number| (so_far(number) - before[number]) as f64 * 8e-6 / seconds);
+            (sent as f64 * 8e-6 / seconds, moved)
+        });
+        println!("Mbit/s of the hub, and of the downloads: {windows:.1?}");
         // Both together keep to the hub's rate, which counts no Ethernet headers. What moves from one portion
-        // to the other is nobody's for half a second, more often so the busier the machine is; that portions
-        // are the whole otherwise, `pep::handover` tests in virtual time.
-        assert!((10.0..=20.6).contains(&rate), "{rate} Mbit/s");
-        assert!(moved.iter().all(|moved| *moved > 3.0), "{moved:?} Mbit/s");
+        // to the other is nobody's for half a second, more often so the busier the machine is: one window shows
+        // that both get their portions. That these are the whole otherwise, `pep::handover` tests in virtual time.
+        assert!(windows.iter().all(|(rate, _)| *rate <= 20.6), "{windows:.1?}");
+        let shared =
+            |(rate, moved): &(f64, [f64; 2])| *rate >= 15.0 && moved.iter().all(|each| *each > 6.0);
+        assert!(windows.iter().any(shared), "{windows:.1?}");
     });
     hub.end();
     terminal.end_by(Signal::SIGTERM);
