@@ -94,6 +94,7 @@ impl Demo {
         // Each measurement has a lab of its own.
         drop(hosts);
         let is_present = |way: &&TrafficPath| unavailable.iter().all(|absent| absent.way != **way);
+        // Results list what is unavailable, so `ways` keeps all of them.
         let present = ways.iter().filter(is_present).cloned().collect();
         let plan = DemoPlan::new(self.options.rounds, &self.options.only, present);
         let setting = self.setting(None);

@@ -104,6 +104,7 @@ pub fn run(
     let preset = network::preset(case);
     let lab = Lab::start(&preset, seed)?;
     check_kernel(case, &lab)?;
+    // Before the gateways: a cache needs the server's port in their configuration.
     let server = MeterServer::start(&lab, Node::Server)?;
     let start = |carry| GatewayPair::start_with_mode(carry, &lab, &preset, program);
     let mut pair = carriage(case, server.address.port()).map(start).transpose()?;
@@ -114,6 +115,7 @@ pub fn run(
         // Only the hub's cache is to have the pages, not the terminal's.
         pair.replace_terminals(&lab, &preset, program)?;
     }
+    // Not before: the case begins once the gateways are in service and the caches are filled.
     let stage = at(clock::now() + LEAD);
     let measured = stage.measure();
     if let Some(pair) = &mut pair {
@@ -192,6 +194,7 @@ impl CaseInLab<'_> {
             }
         }
         let elapsed = self.elapsed(&played);
+        // Links that change do so by the time of the lab, which began before the case.
         let from = self.origin.saturating_since(self.lab.origin());
         let [forward, ret, _] = capacities(self.case).offered(from, from + elapsed);
         let gauges = || before.iter().zip(&after);
@@ -266,6 +269,7 @@ impl CaseInLab<'_> {
             .flat_map(|tally| tally.work_units.iter().map(|deed| deed.end).chain(tally.last));
         let last = ends.max().unwrap_or_default().saturating_since(Instant::ZERO);
         let all_done = tallies.all(|tally| tally.done);
+        // As in the simulator, which ends a run early only once every application is done.
         if all_done { last.min(self.case.time) } else { self.case.time }
     }
 }

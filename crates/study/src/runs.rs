@@ -106,6 +106,7 @@ pub fn text(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
         let separator = if case.name.is_empty() { "" } else { " – " };
         let _ = writeln!(text, "{}{separator}{}\n{figures}", case.description, case.name);
     }
+    // Each table is followed by an empty line; the text ends with a single newline.
     text.pop();
     text
 }

@@ -130,6 +130,7 @@ impl Simulation<'_> {
             let greatest = link.peak_rate(self.preset.mtu);
             let mut config = slacp::Config::new(greatest);
             if link.rate_changes() {
+                // As `pair::rate` configures the lab's gateways.
                 config.rate = slacp::Rate::Auto { ceiling: Some(greatest), probe: true };
             }
             config.stream_window = window(self.preset);

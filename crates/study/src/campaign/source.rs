@@ -72,6 +72,7 @@ impl ScenarioSource {
         }
         let path = Path::new(text);
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // The text goes into plans, for machines that do not have the file.
         let origin = ScenarioOrigin::File { path: path.to_owned(), text: Scenario::text_at(path)? };
         Self::from_origin(&name, origin)
     }

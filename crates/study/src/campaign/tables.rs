@@ -67,6 +67,7 @@ impl CampaignPlan {
             TableColumn::right(""),
             TableColumn::left(""),
             TableColumn::right(""),
+            // As wide as `done`, so that the columns do not move when the first cell is done.
             TableColumn::left("").at_least(4),
             TableColumn::left(""),
         ]);

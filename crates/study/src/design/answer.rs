@@ -41,10 +41,12 @@ impl DesignAnswer {
             let of_task = |(file, task): (usize, DesignTask)| {
                 let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
                 let values: Vec<f64> = own.map(|run| value(question, task, run)).collect();
+                // With runs that were not finished, an end of the interval may be infinite.
                 let is_known = |interval: &ConfidenceInterval| {
                     interval.low.is_finite() && interval.high.is_finite()
                 };
                 let interval = || median_interval(&values, 0.95).filter(is_known);
+                // An unfinished download has 0 Mbit/s: its bits over an infinite time.
                 let is_finished = |value: &f64| value.is_finite() && *value > 0.0;
                 median(&values).filter(is_finished).map(|median| (median, interval()))
             };
@@ -75,6 +77,7 @@ impl DesignAnswer {
                 finding.slower = finding.slower.exp();
             }
         }
+        // Enhancements without a rank are infinitely slower, and come last.
         findings.sort_by(|a, b| a.slower.total_cmp(&b.slower));
         Self { question: question.clone(), findings }
     }

@@ -77,6 +77,7 @@ impl Stations {
         let client = stage.client(number);
         // The transfers of a station are told apart by their ports.
         let order = self.transfers.len() as u16;
+        // `can_run` admits 64 applications, so neither range of ports overflows.
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
         let key = meter::fresh_key()?;
@@ -101,6 +102,7 @@ impl Stations {
         if let Some(address) = self.addresses.get(&node) {
             return Ok(*address);
         }
+        // Not the host's own address: its kernel would answer our segments with resets.
         let spare = stage.lab.node(node).run(|| spare_addresses(LAN_DEVICE))?;
         let missing = || StationError::NoAddress { device: LAN_DEVICE.to_owned() };
         let address = spare.into_iter().find(IpAddr::is_ipv4).ok_or_else(missing)?;
@@ -168,6 +170,7 @@ impl StationTransfer {
         let flow = &stage.case.flows[self.flow];
         let after = |time: Instant| at(time.saturating_since(stage.origin));
         let began = at(CaseInLab::start(flow, self.number));
+        // Only the receiver verifies the bytes, so its reason says more.
         let failure = receiver.failure.as_ref().or(sender.failure.as_ref());
         if let Some(what) = failure {
             tracing::warn!(flow = flow.name, what, "a connection broke");

@@ -49,6 +49,7 @@ impl GatewayProcess {
             Err(cause) => return Err(PairError::Start { name, cause }),
         };
         let lines = lines_of(process.stdout.take().expect("stdout is piped"));
+        // Read all along: a child that fills the pipe would block.
         let complaints = thread::spawn({
             let stderr = process.stderr.take().expect("stderr is piped");
             move || tail_of(stderr)
@@ -162,6 +163,7 @@ impl Drop for GatewayProcess {
 
 fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
+    // A thread, since reading from a pipe has no time limit.
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if sender.send(line).is_err() {

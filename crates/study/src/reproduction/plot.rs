@@ -29,6 +29,7 @@ pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Sv
         let interval = ours.interval?;
         Some((*x, interval.low, interval.high))
     });
+    // Intervals first: what is added later lies on top.
     graph.add(GraphSeries::spans("ours, 95 %", SeriesColour::Blue, interval.collect()));
     graph.add(GraphSeries::dots("ours", SeriesColour::Blue, ours).width(9));
     graph.add(GraphSeries::diamonds("published", SeriesColour::Orange, published));

@@ -41,6 +41,7 @@ pub fn beside_published(
     let entries = entries(files, published, runs)?;
     let mut text: String =
         entries.iter().map(|entry| reproduction::text(entry, &documents)).collect();
+    // Each entry ends with an empty line; the text ends with a single newline.
     text.pop();
     Ok(text)
 }

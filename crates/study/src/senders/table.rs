@@ -51,6 +51,7 @@ impl ControllerRow {
         if let (Some(kernel), Some(skyhop)) = (mean(&self.kernel), mean(&self.skyhop)) {
             self.ratio_of_means = skyhop / kernel;
         }
+        // Seeded, so that the same runs always give the same interval.
         let found = Bootstrap::new(seed).paired_ratio(&self.skyhop, &self.kernel);
         self.ratio_ci95 = found.map(|intervals| intervals.ci95);
     }

@@ -96,6 +96,7 @@ impl SenderTransfer<'_> {
         let object = self.object;
         let lab = Lab::start(self.preset, self.seed)?;
         let capture = self.pcap.as_deref().map(|dir| LabCapture::start(&lab, dir)).transpose()?;
+        // Room for one, so that the server need not wait until its address is read.
         let (ready, started) = sync_channel(1);
         let place = lab.node(Node::Server).clone();
         let server = thread::Builder::new().spawn(move || serve(&place, sender, object, &ready))?;
@@ -145,6 +146,7 @@ fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
 fn read_head(stream: &mut TcpStream) -> Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
+    // Byte by byte, so that nothing of the body is taken along.
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte)?;
         head.extend_from_slice(&byte);
