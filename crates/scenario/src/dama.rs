@@ -141,6 +141,7 @@ impl DamaSpec {
             return Err(place.unreadable("", message));
         }
         // Round-trip time and MTU determine only the size of the queue, which is not checked here.
+        // Built only to be checked, so that what is read and what can be built never differ.
         let built = self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals);
         built.map(drop).map_err(|error| self.explain(place, error, ret, terminals))
     }
@@ -191,10 +192,12 @@ impl DamaSpec {
         terminals: u32,
     ) -> Result<DamaConfig, DamaError> {
         let forward_delay = forward.delay.greatest();
+        // `check` has refused such a file already, with the name of the key.
         let cell = cell(ret.encapsulation).ok_or(FramesError::Empty)?;
         let count = self.frames_per_superframe;
         let carrier = ret.rate.greatest();
         let frames = Frames::new(self.frame, count, self.carriers, carrier, cell)?;
+        // The request crosses the return link, the plan the forward link.
         let allocation = forward_delay + ret.delay.greatest() + self.processing;
         let config = DamaConfig {
             frames,
@@ -222,6 +225,7 @@ impl DamaSpec {
     fn patience(&self, allocation: Duration) -> u32 {
         let frames = allocation.as_nanos().div_ceil(self.frame.as_nanos().max(1));
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        // Up to a period until a request leaves, a superframe until it is decided on, and the granted one.
         let waits = self.request_period.saturating_add(self.frames_per_superframe * 2);
         frames.saturating_add(waits).saturating_mul(3)
     }
@@ -274,6 +278,7 @@ impl DamaTerminal {
 fn cell(encapsulation: Encapsulation) -> Option<Cell> {
     match encapsulation {
         Encapsulation::Aal5 { llc_snap: false } => Some(Cell::ATM),
+        // 8 bytes of LLC/SNAP (RFC 2684) besides the 8 of AAL5's trailer.
         Encapsulation::Aal5 { llc_snap: true } => Some(Cell { per_packet: 16, ..Cell::ATM }),
         Encapsulation::Mpe { .. } => Some(Cell::MPEG),
         _ => None,

@@ -89,11 +89,13 @@ impl Preset {
     fn open(folder: BaseFolder<'_>, path: &Path) -> Result<Self, FileError> {
         let (path, text) = folder.open(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // Paths in the file are relative to its folder, not to the working directory.
         Self::parse(&name, &path.display().to_string(), BaseFolder::of(&path), &text)
     }
 
     /// Loads the built-in preset of that name, or the file at that path in `folder`.
     pub(crate) fn load_from(folder: BaseFolder<'_>, preset: &str) -> Result<Self, FileError> {
+        // A bare name is always a built-in preset, whatever lies in the working directory.
         if preset.contains('/') || preset.ends_with(".toml") {
             return Self::open(folder, Path::new(preset));
         }
@@ -122,6 +124,7 @@ impl Preset {
 
     /// Returns the forward and the return link.
     pub fn links(&self) -> [LinkConfig; 2] {
+        // A preset's BDP is that of the hop alone, whatever lies beside it; a scenario's, of the whole path.
         [&self.forward, &self.ret].map(|link| link.config(self.rtt(), self.mtu))
     }
 
@@ -129,6 +132,7 @@ impl Preset {
     /// the maximum if a delay changes.
     pub fn path_rtt(&self) -> Duration {
         let sides = self.terrestrial.iter().chain(&self.client_side);
+        // A link beside the hop has one delay for both directions.
         self.rtt() + sides.map(|link| 2 * link.delay.greatest()).sum::<Duration>()
     }
 

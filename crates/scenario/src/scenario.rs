@@ -168,6 +168,7 @@ impl Scenario {
         let document = TomlDocument::parse(origin, folder, text, FileKind::Scenario)?;
         let design = CaseDesign::read(&document)?;
         let cases = design.each(&document, |case, levels| ScenarioCase::read(&case, levels))?;
+        // After the cases, because metrics name their flows.
         let StudySettings { back_ends, replications, results } =
             StudySettings::read(&document, &cases)?;
         Ok(Self { cases, back_ends, replications, results })
@@ -194,6 +195,7 @@ impl ScenarioCase {
             description: raw.description,
             time,
             sample,
+            // Each platform has a return link of its own, so the largest one decides whether it can be built.
             hop: SatelliteHop::read(&place, raw.hop, network.largest_platform())?,
             next_hops: next_hops(&place, raw.next_hop)?,
             network,
@@ -259,6 +261,7 @@ impl ScenarioCase {
             return names.check(&place.within("names"), self.network.mesh, splits);
         }
         self.flows.iter().enumerate().try_for_each(|(number, flow)| {
+            // Without a resolver every name is known, and their number would make no difference.
             let FlowTraffic::Page { names, .. } = flow.traffic else { return Ok(()) };
             let expected = "none without a resolver: [names]";
             place.within(format!("flow.{number}")).check(names <= 1, "names", names, expected)
@@ -279,7 +282,9 @@ impl ScenarioCase {
     /// Returns the round-trip propagation delay between client and server; the maximum if delays change.
     pub fn round_trip(&self) -> Duration {
         let sides = self.server_side.iter().chain(&self.client_side);
+        // A side has one delay for both directions.
         let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
+        // Once, since only the forward direction passes it.
         let shaper = self.shaper.as_ref().map_or(Duration::ZERO, |link| link.delay.greatest());
         let hops = self.next_hops.iter().flatten().map(|link| link.delay.greatest());
         let hops: Duration = hops.sum();
@@ -299,6 +304,7 @@ impl ScenarioCase {
     /// Returns the links. Sizes in BDPs refer to the round-trip time of the whole path.
     pub fn links(&self) -> CaseLinks {
         let rtt = self.round_trip();
+        // Beside the hop there is Ethernet, whatever the MTU of the hop.
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
         let shaper = self.shaper.as_ref().map(|link| link.config(rtt, self.hop.mtu));
         let next = |[forward, ret]: &[LinkSpec; 2]| {
@@ -382,6 +388,7 @@ fn endpoints(
     raw: &BTreeMap<String, TcpOptions>,
 ) -> Result<BTreeMap<String, Arc<Config>>, FileError> {
     let default = tcp_options::read(place, &TcpOptions::new())?;
+    // First, so that a file may define its own `default`.
     let mut all = BTreeMap::from([("default".to_owned(), default)]);
     for (name, raw) in raw {
         all.insert(name.clone(), tcp_options::read(&place.within(format!("tcp.{name}")), raw)?);

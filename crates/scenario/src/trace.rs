@@ -50,6 +50,7 @@ impl Source {
 /// of [`link::Trace`].
 pub(crate) fn parse_rates(text: &str) -> Result<Rate, TraceFault> {
     let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+    // No line of ours is a bare number: its time has a unit.
     if text.lines().next().is_some_and(|line| is_number(line.trim())) {
         return Ok(Opportunities::parse(text)?.into());
     }

@@ -97,6 +97,7 @@ impl Preset {
         let place = options("--");
         self.mtu = overrides.mtu.unwrap_or(self.mtu);
         check_mtu(&place, self.mtu)?;
+        // By way of the file's structs, so that options and keys have the same bounds.
         let both = LinkChanges::read(&place, overrides.of_both())?;
         for link in [&mut self.forward, &mut self.ret] {
             link.change(both.clone());
@@ -106,8 +107,10 @@ impl Preset {
         self.forward.change(LinkChanges::read(&place, overrides.of_forward())?);
         self.ret.change(LinkChanges::read(&options("--return-"), overrides.of_return())?);
         self.terminals = overrides.terminals.unwrap_or(self.terminals);
+        // Before the return link is checked, whose slots depend on the number of terminals.
         check_terminals(&place, self.terminals)?;
         if let Some(dama) = &self.dama {
+            // Another rate, encapsulation or number of terminals may no longer fit the frames.
             dama.check(&place, [&self.forward, &self.ret], self.terminals.into())?;
         }
         if overrides.terrestrial != TerrestrialOverrides::default() {
@@ -148,6 +151,7 @@ impl PresetOverrides {
             gilbert_elliott: self.gilbert_elliott.map(Words),
             loss_period: self.loss_period,
             loss_trace: file(&self.loss_trace),
+            // An empty list would remove the outages of the preset.
             outages: (!self.outages.is_empty()).then(outages),
             ..RawLink::default()
         }

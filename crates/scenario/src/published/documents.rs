@@ -67,6 +67,7 @@ impl Documents {
     /// # Errors
     /// If it is not valid TOML, or keys are unknown or missing.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
+        // The file names no others, so any folder will do.
         TomlDocument::parse(origin, BaseFolder::BuiltIn(TRACES), text, FileKind::Documents)?.read()
     }
 

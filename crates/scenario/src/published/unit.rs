@@ -77,6 +77,7 @@ impl Unit {
             Some("s") => Self::Second,
             Some("bytes") => Self::Byte,
             Some("packets") => Self::Packet,
+            // Metrics without a unit in their name are numbers and shares.
             _ => Self::One,
         }
     }
@@ -96,6 +97,7 @@ impl Unit {
             Self::BitPerSecond => (Dimension::Rate, 1.0),
             Self::KilobitPerSecond => (Dimension::Rate, 1e3),
             Self::MegabitPerSecond => (Dimension::Rate, 1e6),
+            // The basic unit of rates is bit/s, of volumes the byte.
             Self::BytePerSecond => (Dimension::Rate, 8.0),
             Self::KilobytePerSecond => (Dimension::Rate, 8e3),
             Self::Millisecond => (Dimension::Time, 1e-3),

@@ -22,6 +22,7 @@ pub struct CacheSpec {
 impl CacheSpec {
     pub(super) fn read(place: &KeyContext<'_>, raw: &RawCache) -> Result<Self, FileError> {
         let largest = raw.largest.map(|text| text.0);
+        // A cache that keeps nothing is written as a hit ratio of 0.
         let good = largest.is_none_or(|bytes| bytes.get() > 0);
         place.check(good, "largest", "0 B", "1 B or more")?;
         let delay = place.time("delay", raw.delay)?.unwrap_or_default();

@@ -83,6 +83,7 @@ impl CaseDesign {
     /// # Errors
     /// If there are more than [`MOST`] cases, names are missing or occur twice, or a factor is wrong.
     pub(super) fn read(document: &TomlDocument<'_>) -> Result<Self, FileError> {
+        // Other keys pass here: they are checked when the first case is read.
         let RawCases { factor, exclude, case } = document.read()?;
         let place = KeyContext::file(document);
         let mut factors = Vec::new();
@@ -103,6 +104,7 @@ impl CaseDesign {
         }
         check_names(&place, &changes)?;
         if factor.is_none() && case.is_none() {
+            // After the check of names, since a file without cases has none to give.
             changes.push(CaseChange { name: None, levels: Vec::new(), sets: Vec::new() });
         }
         Ok(Self { factors, changes })
@@ -167,6 +169,7 @@ fn own(number: usize, case: &RawCase) -> CaseChange {
 /// Checks that each case has a unique name.
 fn check_names(place: &KeyContext<'_>, changes: &[CaseChange]) -> Result<(), FileError> {
     let count = format!("{} with the combinations of all factors", changes.len());
+    // Combinations and cases have each been counted alone, but not together.
     place.check(changes.len() <= MOST, "case", count, format!("at most {MOST}"))?;
     let mut names = BTreeSet::new();
     for CaseChange { name, sets, .. } in changes {
@@ -196,6 +199,7 @@ fn apply<'a>(
         match set {
             CaseKeyChange::Table(table) => {
                 let place = KeyContext::file(document).within(table);
+                // From the whole document: `base` has lost its cases and factors.
                 let set = document.value(&format!("{table}.set")).and_then(DeValue::as_table);
                 for (path, value) in set.into_iter().flatten() {
                     let wrong =
@@ -225,6 +229,7 @@ impl TomlLiteral {
             OptionValue::Text(text) => Self::Text(text.clone()),
             OptionValue::Switch(on) => Self::Switch(*on),
             OptionValue::Whole(number) => Self::Number(number.to_string()),
+            // `Debug` keeps the point by which TOML knows a float; TOML writes `nan` in lower case.
             OptionValue::Number(number) => Self::Number(format!("{number:?}").to_lowercase()),
         }
     }
@@ -258,6 +263,7 @@ fn put<'a>(
     for key in path.get_ref().split('.') {
         target = match target.get_mut() {
             DeValue::Table(table) => {
+                // Cases may have a section that the file leaves out; errors in it point at the path.
                 let own = Spanned::new(path.span(), key.to_owned().into());
                 let empty = || Spanned::new(path.span(), DeValue::Table(DeTable::new()));
                 table.entry(own).or_insert_with(empty)

@@ -164,8 +164,7 @@ struct RunningEnd {
 
 impl RunningEnd {
     fn new(own: IpAddr, end: TransferEnd) -> Self {
-        let mut config = super::fit_to_ethernet(&end.config, own);
-        config.seed = random();
+        let config = super::fit_to_ethernet(&end.config, own);
         let iss = SeqNr::new(random() as u32);
         let (tcp, way) = match end.opening {
             ConnectionOpening::Passive { .. } => (Some(Connection::listen(config, iss)), None),

@@ -26,6 +26,7 @@ pub(super) fn combine(
     // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
+    // Without a count the product exceeds 64 bits.
     let found = count.map_or_else(|| "too many".to_owned(), |count| count.to_string());
     let expected = format!("1 to {MOST}");
     place.check(few, "factor", format!("{found} combinations"), expected)?;
@@ -36,6 +37,7 @@ pub(super) fn combine(
         *axis = run;
     }
     let level = |number: usize, factor: &Factor, combination: usize| {
+        // Each independent factor is a digit of the combination's number.
         combination / axes[&axis_of(factors, number)] % factor.levels.len()
     };
     let all = (0..count.unwrap_or(0)).map(|combination| {
@@ -53,6 +55,7 @@ fn axes(factors: &[Factor]) -> BTreeMap<usize, usize> {
 
 /// Returns the independent factor that decides the level of this one.
 fn axis_of(factors: &[Factor], mut number: usize) -> usize {
+    // Ends, because a factor varies only with one that comes before it.
     while let Some(with) = factors[number].with {
         number = with;
     }

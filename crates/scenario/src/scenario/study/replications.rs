@@ -75,6 +75,7 @@ impl Replications {
     pub fn seeds(&self) -> Vec<u64> {
         match self {
             Self::Seeds(seeds) => seeds.clone(),
+            // Does not overflow: `read` has limited `first`.
             Self::Until(StopRule { first, most, .. }) => (*first..).take(*most as usize).collect(),
         }
     }
@@ -139,6 +140,7 @@ impl StopRule {
         // A limit that is given alone moves the default of the other one.
         let least = if raw.least.is_none() { least.min(most) } else { least };
         let most = if raw.most.is_none() { most.max(least) } else { most };
+        // A single value has no interval.
         place.check((2..=MOST_SEEDS).contains(&least), "least", least, "2 to 10,000")?;
         let good = (least..=MOST_SEEDS).contains(&most);
         place.check(good, "most", most, format!("{least}, as least, to 10,000"))?;
