@@ -115,6 +115,7 @@ impl TextTable {
         };
         let names = self.columns.iter().map(|column| column.name.join(" "));
         let mut text = self.title.as_ref().map_or_else(String::new, |title| format!("{title}\n\n"));
+        // Also if all names are empty: Markdown has no tables without a head.
         text += &line(names.collect());
         let rules = self.columns.iter().map(|column| match column.align {
             ColumnAlign::Left => "---|",
@@ -124,6 +125,7 @@ impl TextTable {
         for row in &self.rows {
             text += &match row {
                 TableRow::Cells(cells) => line(cells.clone()),
+                // Markdown has no cells across columns; missing ones are empty.
                 TableRow::Note(note) => line(vec![note.clone()]),
             };
         }
@@ -175,10 +177,12 @@ impl TextTable {
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|column| column.least).collect();
         for (width, column) in widths.iter_mut().zip(&self.columns) {
+            // Characters rather than bytes: names and cells have –, × and the like.
             let names = column.name.iter().map(|line| line.chars().count());
             *width = names.fold(*width, usize::max);
         }
         for row in &self.rows {
+            // A note goes across all columns, and must not make one of them wider.
             let TableRow::Cells(cells) = row else { continue };
             for (width, cell) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(cell.chars().count());
@@ -233,6 +237,7 @@ pub fn aligned(tables: &[TextTable]) -> String {
     let mut widths = Vec::new();
     for table in tables {
         let own = table.widths();
+        // Tables may have different numbers of columns.
         widths.resize(widths.len().max(own.len()), 0);
         for (width, own) in widths.iter_mut().zip(own) {
             *width = own.max(*width);

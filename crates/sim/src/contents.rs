@@ -35,6 +35,7 @@ impl StreamContents {
     fn byte(&self, at: u64) -> u8 {
         match self {
             Self::Numbers => (at % PERIOD) as u8,
+            // Computed from the position alone, so that both ends know the bytes without keeping them.
             Self::Noise => splitmix64(at / 8).to_le_bytes()[(at % 8) as usize],
             Self::Sample(text) => text.as_bytes()[(at % text.len() as u64) as usize],
         }

@@ -117,6 +117,7 @@ impl ScriptedHost {
             match event {
                 ConnectionEvent::Connected => self.ending.is_connected = true,
                 ConnectionEvent::Finished => self.peer_has_finished = true,
+                // The script's own reset is no failure.
                 ConnectionEvent::Aborted(AbortReason::Local) => {}
                 ConnectionEvent::Aborted(abort) => self.ending.failure = Some(abort),
                 _ => {}
@@ -173,6 +174,7 @@ impl ScriptedHost {
         let Some(act) = self.acts.front().copied() else { return false };
         let is_done = match act {
             ScriptStep::Write(bytes) => self.write(bytes, tcp),
+            // After the peer's end no more bytes can come.
             ScriptStep::AwaitBytes(bytes) => self.ending.read >= bytes || self.ending.has_ended,
             ScriptStep::AwaitEnd => self.ending.has_ended,
             ScriptStep::Pause(pause) => now >= *self.paused_until.get_or_insert(now + pause),

@@ -244,6 +244,7 @@ impl BundleTransfer {
             let start = offset == 0;
             let end = offset + size == bytes;
             let total = start.then_some(bytes);
+            // Only the length counts, and every transfer ID has 64 bits (RFC 9174).
             let segment = TcpclMessage::XferSegment {
                 start,
                 end,

@@ -180,6 +180,7 @@ impl AppStarter<'_> {
         let mut nodes = vec![hub];
         let mut legs = Vec::new();
         if gateways.split == SplitMode::Two {
+            // The only gateway is at the hub, so its TCP towards the client is the one on the hop.
             legs.push(PathLeg::Tcp(near, Arc::clone(&hop)));
         } else {
             nodes.insert(0, terminal);

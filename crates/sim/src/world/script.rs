@@ -50,6 +50,7 @@ impl World {
         connection.host(LegSide::Server).socket = Some(socket);
         match connection.answer {
             KernelReaction::Accepts => {}
+            // Segments for which there is no socket are answered with a RST.
             KernelReaction::Refuses => drop(self.sockets.remove(socket)),
             KernelReaction::Ignores => {
                 if let Some(socket) = self.sockets.get_mut(socket) {
