@@ -81,6 +81,7 @@ impl Recurring {
             return None;
         }
         let every = u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX);
+        // An occurrence that begins exactly at `until` is not before it.
         let since = until.as_nanos() - self.first.as_nanos() - 1;
         let start = self.first + Duration::from_nanos(since - since % every);
         Some(start..start + self.lasting)

@@ -279,6 +279,7 @@ fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> 
 
 fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
     encode_amount(FlowAmount::Time(plan.time), wire);
+    // After the amount, whose kind the directions replace: the time of a UDP stream is its only limit.
     wire[5] = 4;
     wire[6] = match plan.directions {
         Directions::Download => 1,

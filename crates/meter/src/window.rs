@@ -69,6 +69,7 @@ impl ReceiveWindow {
         // With room to spare: the clamp, not the buffer, is to limit the window.
         let receive_buffer = Some(ByteCount::new(2 * asked));
         SocketOptions { receive_buffer, ..SocketOptions::default() }.apply(socket)?;
+        // The announced segment size does not allow for options: the sender takes them from it (RFC 6691).
         let segment = self.payload() + TIMESTAMPS;
         socket.set_tcp_mss(segment.into()).map_err(refused)?;
         let first = segment.saturating_mul(self.segments());
@@ -77,6 +78,7 @@ impl ReceiveWindow {
 
     /// Sets the clamp again; must be called after every read.
     pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
+        // Without the time stamps, which only the first window counts.
         clamp_window(&**socket, self.payload() * self.segments())
     }
 }

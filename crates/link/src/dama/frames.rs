@@ -165,6 +165,7 @@ impl Frames {
 
     /// Returns the time at which slot number `slot` of frame number `frame` begins.
     pub(super) fn slot_begin(&self, origin: Instant, frame: u64, slot: u32) -> Instant {
+        // Multiplied first, so that the rounding of a slot's duration does not add up over the frame.
         let within = u128::from(self.nanos()) * u128::from(slot) / u128::from(self.slots);
         self.begin(origin, frame) + Duration::from_nanos(within as u64)
     }
@@ -202,6 +203,7 @@ impl SlotFraction {
         let bits = u128::from(rate.bits_per_second()) * frames.superframe().as_nanos();
         let slot = u128::from(frames.cell.wire) * 8 * 1_000_000_000;
         let most = u128::from(u32::MAX);
+        // Rounded up, so that a terminal never gets less than its rate.
         Self((bits << Self::BITS).div_ceil(slot).min(most << Self::BITS) as u64)
     }
 

@@ -117,6 +117,7 @@ impl<'a> AcmController<'a> {
         let Acm { modcods, margin, hysteresis, .. } = self.acm;
         let most = modcods.best(es_n0 - *margin);
         let least = modcods.best(es_n0 - *margin - *hysteresis);
+        // A negative hysteresis puts `least` above `most`, and `clamp` would panic.
         self.current = self.current.clamp(least.min(most), most);
         self.modcod()
     }

@@ -84,6 +84,7 @@ impl CoDelState {
                 return Some(frame);
             }
             counters.drop_waiting(frame.len);
+            // Entering drops one frame only, whatever the next one's delay (RFC 8289 §5.5).
             return self.take(fifo, now).map(|(frame, _)| frame);
         }
         self.dropping = bad;

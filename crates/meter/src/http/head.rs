@@ -121,6 +121,7 @@ pub fn get(target: &str, version: &str, host: &str, persistent: bool) -> String 
 pub fn ok(length: u64, persistent: bool) -> String {
     let connection = connection(persistent);
     format!(
+        // The server's own version, whatever the client's (RFC 9110 §2.5).
         "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\
          Content-Type: application/octet-stream\r\nConnection: {connection}\r\n\r\n"
     )

@@ -37,6 +37,7 @@ pub(super) fn text(report: &BulkReport) -> String {
         rate(report.goodput),
     );
     for sum in &report.sums {
+        // Every direction has the same number of flows.
         text += &sum_line(sum, report.flows.len() / report.sums.len());
     }
     text

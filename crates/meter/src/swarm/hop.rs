@@ -131,6 +131,7 @@ impl AsyncWrite for HopStream<'_> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing to push: the driver sends whatever the endpoint has.
         Poll::Ready(Ok(()))
     }
 

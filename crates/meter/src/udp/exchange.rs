@@ -156,6 +156,7 @@ impl UdpEnd<'_> {
             match answer {
                 ServerAnswer::UdpSent { datagrams, unsent } => {
                     peer.sent = Some(SentCounts { datagrams, unsent });
+                    // Fails if the receiver has ended, which then need not know.
                     let _ = told.send(Some(datagrams));
                 }
                 ServerAnswer::UdpReceived(received) => peer.counted = Some(received),
