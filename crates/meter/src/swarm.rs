@@ -204,6 +204,7 @@ fn start_members(
     stages: &watch::Receiver<SwarmStage>,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<Vec<Rc<SwarmMember>>> {
+    // One for all terminals: they run on one thread, and none waits while it uses it.
     let memory = Rc::new(RefCell::new(ReceiveMemory::new()));
     let mut members = Vec::new();
     for (number, socket) in (0..).zip(sockets) {
@@ -296,6 +297,7 @@ impl<'a> EventCollector<'a> {
     }
 
     fn fail(&mut self, error: String) {
+        // Thousands of terminals tend to fail for the same reason.
         if self.errors.len() < ERRORS_MAX && !self.errors.contains(&error) {
             self.errors.push(error);
         }

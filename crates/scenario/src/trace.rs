@@ -66,6 +66,7 @@ pub(crate) fn parse_values<T: TraceValue>(text: &str) -> Result<Trace<T>, TraceF
 /// Explains the format if the first line is already wrong, because the file is then probably another
 /// program's.
 fn foreign<T: TraceValue>(text: &str, cause: TraceError, or: &'static str) -> TraceFault {
+    // A file that begins well is ours, and the plain error says enough.
     let first = text.lines().position(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let wrong = match cause {
         TraceError::Unreadable { line, .. } | TraceError::NoValue { line, .. } => Some(line),

@@ -229,6 +229,7 @@ impl Demo {
     }
 
     fn seed(&self, round: u32) -> u64 {
+        // All measurements of a round share a seed, so that the link treats each way alike.
         self.options.seed.wrapping_add(round.into())
     }
 

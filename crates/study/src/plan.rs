@@ -229,6 +229,7 @@ impl DemoPlan {
     /// Returns the ways of a task; those of one group run concurrently. The way likely to finish
     /// first goes first, because the others share the time it leaves.
     pub fn groups(&self, task: Task) -> Vec<Vec<&TrafficPath>> {
+        // The table ends with the pair, which usually finishes first.
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }
@@ -243,6 +244,7 @@ impl DemoPlan {
         let groups = self.groups(task).len() as u32;
         let reserved = task.budget() / (groups + 1) * after as u32;
         let most = if groups == 1 { task.budget() } else { task.budget() / 2 };
+        // Does not panic: half of the smallest budget is more than `LEAST`.
         end.saturating_sub(elapsed + reserved + AROUND).clamp(LEAST, most)
     }
 }

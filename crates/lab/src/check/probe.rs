@@ -57,6 +57,7 @@ fn wait_until(at: Instant) {
 
 /// Returns the sequence number of an IPv4 packet, if it is a probe.
 pub(crate) fn parse(packet: &[u8]) -> Option<u32> {
+    // Our probes have no options, so their IPv4 header has 20 bytes.
     let is_udp4 = packet.first() == Some(&0x45) && packet.get(9) == Some(&17);
     let (magic, rest) = packet.get(HEADERS..)?.split_first_chunk::<8>()?;
     let seq = rest.first_chunk::<4>()?;

@@ -154,6 +154,7 @@ impl GatewayProcess {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
+        // Not asked to end first: it still runs only if something has failed before `stop`.
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = self.process.kill();
             let _ = self.process.wait();
