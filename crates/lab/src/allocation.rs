@@ -124,7 +124,7 @@ fn granted_spans(
     names: &NamedTerminals,
     origin: Instant,
 ) -> Vec<Vec<(f64, f64, f64)>> {
-    // The last one is that of all other terminals.
+    // One more, for all other terminals.
     let mut all = vec![Vec::new(); names.named.len() + 1];
     for (begins, grants, _) in allocations(record) {
         let mut slots = vec![0u32; all.len()];

@@ -132,7 +132,7 @@ impl Builder {
     /// # Errors
     /// If the link is impossible, the process has a second thread, or the kernel refuses a step.
     pub fn start(&self) -> Result<Lab, BuildError> {
-        // Before the namespaces, which the process cannot leave again.
+        // Read first, because the process cannot leave the namespaces again.
         let preset = self.preset()?;
         enter()?;
         Ok(Lab::start(&preset, self.seed)?)

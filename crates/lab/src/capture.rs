@@ -79,7 +79,7 @@ impl LabCapture {
             let Crossing { from: node, device, mtu, .. } = crossing;
             let path = directory.join(file_name(node, device));
             let file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
-            // No limit (0): packets are kept whole.
+            // A snap length of zero keeps packets whole.
             let file = pcapng::CaptureWriter::begin(file, device, 0).map_err(file_error(&path))?;
             let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
@@ -101,7 +101,7 @@ impl LabCapture {
     }
 
     fn stop(&mut self) -> CaptureSummary {
-        // The thread waits at the other end, and ends when this one is gone.
+        // The thread ends when this end of its channel is gone.
         drop(self.stop.take());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }

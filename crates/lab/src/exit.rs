@@ -61,7 +61,7 @@ fn spread(
     send: impl Fn(PacketRecipient, &[Vec<u8>]) -> SendFailures,
 ) -> SendFailures {
     let mut total = SendFailures::default();
-    // Whole runs, because a port sends several packets at once.
+    // A run at a time, because a port sends a batch with one system call.
     for run in packets.chunk_by(|one, next| place(one) == place(next)) {
         let sent = send(place(&run[0]), run);
         total.refused += sent.refused;

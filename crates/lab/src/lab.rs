@@ -131,7 +131,7 @@ impl Lab {
     pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.node(node).command(program);
         command.envs(self.variables());
-        // A proxy outside cannot be reached from the lab.
+        // The lab cannot reach a proxy outside.
         for proxy in PROXIES {
             command.env_remove(proxy);
         }

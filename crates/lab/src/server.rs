@@ -32,13 +32,13 @@ impl Services {
     /// Starts the services in the namespace `server`. They accept connections once this returns.
     pub(crate) fn start(server: &NetNs) -> Result<Self, StartError> {
         let (stop, stopped) = oneshot::channel();
-        // With room for the only message, so that the thread never waits for its reader.
+        // Has room for the only message, so the thread never waits for its reader.
         let (ready, started) = mpsc::sync_channel(1);
         let server = server.clone();
         let body = move || match listen(&server) {
             Ok((runtime, http, echo)) => {
                 let _ = ready.send(Ok(()));
-                // Nothing is ever sent: it ends when the sender is dropped.
+                // No message comes: dropping the sender ends the wait.
                 runtime.block_on(serve(http, echo, async { drop(stopped.await) }));
                 // Does not wait for the digest of a huge object.
                 runtime.shutdown_background();

@@ -111,7 +111,6 @@ impl Opportunities {
     /// Returns the time of the `number`-th opportunity, counted from 1, in nanoseconds after the
     /// start.
     pub(crate) fn time_of(&self, number: u128) -> u128 {
-        // Opportunities are counted from 1.
         let number = number.saturating_sub(1);
         let len = self.times.len() as u128;
         let at = self.times[(number % len) as usize];

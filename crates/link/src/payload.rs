@@ -56,7 +56,7 @@ impl TrafficClass {
         match packet {
             [version, class, ..] if version >> 4 == 4 => Self::of_dscp(class >> 2),
             [version, class, ..] if version >> 4 == 6 => {
-                // The traffic class straddles two bytes; the DSCP is its upper six bits (RFC 2474 §3).
+                // The traffic class spans two bytes, and its upper six bits are the DSCP (RFC 2474 §3).
                 Self::of_dscp((version & 0x0f) << 2 | class >> 6)
             }
             _ => Self::Bulk,

@@ -82,7 +82,7 @@ impl PolicerBucket {
         let time = now.saturating_since(self.filled).as_nanos();
         // Exact: bit/s times nanoseconds are the units of `tokens`.
         let came = time.saturating_mul(self.policer.rate.bits_per_second().into());
-        // A time that goes back would otherwise be paid for twice.
+        // Never goes back, or the same time would be paid for twice.
         self.filled = self.filled.max(now);
         self.tokens = self.tokens.saturating_add(came).min(self.most());
         let passes = self.tokens.checked_sub(len as u128 * BYTE);

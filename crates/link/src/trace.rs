@@ -195,7 +195,7 @@ impl<T: TraceValue> Trace<T> {
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut lines = TraceParser::default();
         for (index, line) in text.lines().enumerate() {
-            // Cut here and not before, so that errors have the numbers of the file's lines.
+            // Comments are cut only here, so that errors have the file's line numbers.
             let content = line.split('#').next().unwrap_or_default().trim();
             if !content.is_empty() {
                 lines.read(index + 1, content)?;
@@ -276,7 +276,7 @@ impl<T> Default for TraceParser<T> {
 
 impl<T: TraceValue> TraceParser<T> {
     fn read(&mut self, line: usize, text: &str) -> Result<(), TraceError> {
-        // Nothing is reached after the end of the repeated part.
+        // Lines behind the end of the loop would never take effect.
         if self.period.is_some() {
             return Err(TraceError::AfterLoop { line, text: text.to_owned() });
         }

@@ -222,7 +222,7 @@ pub async fn bulk(options: &BulkOptions) -> BulkReport {
             let socket = flow::open(options.server, &local);
             let socket = socket.and_then(|socket| options.set_window(direction, socket));
             let arranged = match direction {
-                // The ports are alike, so each upload takes any of them.
+                // The ports are equivalent, so any of them will do.
                 Direction::Upload => arranged.pop(),
                 Direction::Download => None,
             };

@@ -87,7 +87,7 @@ impl CongestionControl {
 
     fn refused(&self, error: &io::Error) -> CongestionError {
         let name = self.clone();
-        // ENOENT: the kernel has no such control; EPERM: `tcp_allowed_congestion_control` lacks it (tcp(7)).
+        // ENOENT: unknown to the kernel; EPERM: not in `tcp_allowed_congestion_control` (tcp(7)).
         match error.kind() {
             io::ErrorKind::NotFound => CongestionError::Unknown { name },
             io::ErrorKind::PermissionDenied => CongestionError::Forbidden { name },
@@ -141,7 +141,7 @@ impl ListenerControl {
 /// The congestion control of a socket.
 fn current(socket: &SockRef<'_>) -> Option<CongestionControl> {
     let name = socket.tcp_congestion().ok()?;
-    // The kernel returns its whole name field, filled up with zeros.
+    // The kernel returns its whole name field, padded with zeros.
     std::str::from_utf8(&name).ok()?.trim_end_matches('\0').parse().ok()
 }
 

@@ -21,7 +21,7 @@ pub(crate) async fn read_head<R: AsyncRead + Unpin>(reader: &mut R) -> io::Resul
     let mut bytes = [0; HEAD_LEN];
     match with_idle_limit(reader.read_exact(&mut bytes)).await {
         Ok(_) => Ok(Some(u32::from_be_bytes(bytes))),
-        // Even within a head: whether anything is missing is for the caller, who knows the length.
+        // Also inside a head: the caller knows the length, and sees whether anything is missing.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }

@@ -143,7 +143,7 @@ impl PageLoad {
 
     /// Takes the next object that has not been requested; `None` after the last one.
     pub(crate) fn next_object(&self) -> Option<usize> {
-        // Only the number itself is shared this way; the reports are behind the lock.
+        // Relaxed, because only the number itself is shared; the reports are behind the lock.
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.options.objects.len()).then_some(index)
     }
@@ -181,7 +181,7 @@ pub async fn page(options: &PageOptions) -> PageReport {
     let loading = Arc::new(PageLoad::new(options));
     let wanted = u32::try_from(options.objects.len()).unwrap_or(u32::MAX);
     let mut tasks = JoinSet::new();
-    // Each connection has an object: a pipelined one indexes its own.
+    // No more than there are objects: a pipelined connection indexes its first one.
     for index in 0..options.connections.min(wanted) {
         tasks.spawn(PageConnection::new(Arc::clone(&loading), index).run());
     }

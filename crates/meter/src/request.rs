@@ -279,8 +279,8 @@ fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> 
 
 fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
     encode_amount(FlowAmount::Time(plan.time), wire);
-    // After the amount, whose kind the directions replace: the time of a UDP stream is its only limit.
     wire[5] = 4;
+    // Replaces the kind of the amount, because a UDP stream is limited only by its time.
     wire[6] = match plan.directions {
         Directions::Download => 1,
         Directions::Upload => 2,

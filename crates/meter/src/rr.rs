@@ -253,7 +253,7 @@ impl RrConnection<'_> {
     ) -> Result<(), FlowError> {
         let (_, end) = message_range(self.options.reply, index);
         let read = sink.read_to(stream, end).await;
-        // An early end of the stream shows in the receipt.
+        // A stream that ends early shows in the receipt.
         read.map_err(FlowError::broken("waiting for a reply"))?;
         flow::check(sink.receipt(), end)
     }
@@ -261,7 +261,7 @@ impl RrConnection<'_> {
     /// Half-closes and checks that the requests arrived unchanged.
     async fn close(&self, stream: &mut TcpStream) -> Result<(), FlowError> {
         stream.shutdown().await.map_err(FlowError::broken("closing"))?;
-        // Does not underflow: without a request nothing would have been connected.
+        // Does not underflow: a connection without requests is never opened.
         let (_, requests) = message_range(self.options.request, self.report.asked - 1);
         let (_, replies) = message_range(self.options.reply, self.report.asked - 1);
         match flow::read_answer(stream).await? {

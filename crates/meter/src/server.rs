@@ -280,12 +280,11 @@ async fn request_reply(
     key: u64,
     sizes: MessageSizes,
 ) -> Result<(), ServeError> {
-    // Before the first request has arrived, so that the answer does not add to the first response time.
     stream.write_all(&ServerAnswer::Accepted.encode()).await?;
     let mut sink = PayloadSink::new(Payload::new(key, PayloadSide::Client));
     let mut source = PayloadSource::new(Payload::new(key, PayloadSide::Server));
     for index in 0..u64::from(sizes.count) {
-        // Cannot overflow: decoding has bounded the size times the number.
+        // Cannot overflow: decoding has bounded size times count.
         let asked = sizes.request * (index + 1);
         if !sink.read_to(stream, asked).await? {
             return Err(ServeError::Length { found: sink.received(), asked });

@@ -66,7 +66,7 @@ impl PayloadSource {
             }
         }
         if plan.framed {
-            // The connection stays open for the sender's figures, so its end cannot mark the payload's.
+            // The connection stays open for the sender's figures, so its end cannot mark that of the payload.
             with_idle_limit(writer.write_all(&frame::head(0))).await?;
         }
         Ok(())

@@ -204,7 +204,7 @@ fn start_members(
     stages: &watch::Receiver<SwarmStage>,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<Vec<Rc<SwarmMember>>> {
-    // One for all terminals: they run on one thread, and none waits while it uses it.
+    // Shared, because all terminals run on one thread and never await while they use it.
     let memory = Rc::new(RefCell::new(ReceiveMemory::new()));
     let mut members = Vec::new();
     for (number, socket) in (0..).zip(sockets) {

@@ -69,7 +69,7 @@ impl ReceiveWindow {
         // With room to spare: the clamp, not the buffer, is to limit the window.
         let receive_buffer = Some(ByteCount::new(2 * asked));
         SocketOptions { receive_buffer, ..SocketOptions::default() }.apply(socket)?;
-        // The announced segment size does not allow for options: the sender takes them from it (RFC 6691).
+        // The announced MSS ignores options; the sender subtracts theirs (RFC 9293 §3.7.1).
         let segment = self.payload() + TIMESTAMPS;
         socket.set_tcp_mss(segment.into()).map_err(refused)?;
         let first = segment.saturating_mul(self.segments());
@@ -78,7 +78,7 @@ impl ReceiveWindow {
 
     /// Sets the clamp again; must be called after every read.
     pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
-        // Without the time stamps, which only the first window counts.
+        // Without time stamps, which only the first window counts.
         clamp_window(&**socket, self.payload() * self.segments())
     }
 }

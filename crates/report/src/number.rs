@@ -7,7 +7,7 @@ pub fn four_digits(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e12 {
         return format!("{value}");
     }
-    // Zero is whole and has been returned; infinity and NaN saturate here, and are written as words.
+    // Zero was returned above. Infinity and NaN survive the cast, and print as words.
     let digits = 3 - (value.abs().log10().floor() as i32).clamp(-6, 3);
     format!("{value:.*}", digits.max(0) as usize)
 }

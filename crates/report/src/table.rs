@@ -115,7 +115,7 @@ impl TextTable {
         };
         let names = self.columns.iter().map(|column| column.name.join(" "));
         let mut text = self.title.as_ref().map_or_else(String::new, |title| format!("{title}\n\n"));
-        // Also if all names are empty: Markdown has no tables without a head.
+        // Written even if all names are empty: a Markdown table needs a header row.
         text += &line(names.collect());
         let rules = self.columns.iter().map(|column| match column.align {
             ColumnAlign::Left => "---|",
@@ -125,7 +125,7 @@ impl TextTable {
         for row in &self.rows {
             text += &match row {
                 TableRow::Cells(cells) => line(cells.clone()),
-                // Markdown has no cells across columns; missing ones are empty.
+                // Markdown has no cells across columns; missing cells are empty.
                 TableRow::Note(note) => line(vec![note.clone()]),
             };
         }
@@ -177,12 +177,12 @@ impl TextTable {
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|column| column.least).collect();
         for (width, column) in widths.iter_mut().zip(&self.columns) {
-            // Characters rather than bytes: names and cells have –, × and the like.
+            // Characters, not bytes: names and cells contain – and ×.
             let names = column.name.iter().map(|line| line.chars().count());
             *width = names.fold(*width, usize::max);
         }
         for row in &self.rows {
-            // A note goes across all columns, and must not make one of them wider.
+            // A note spans all columns, and must not widen one of them.
             let TableRow::Cells(cells) = row else { continue };
             for (width, cell) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(cell.chars().count());

@@ -141,7 +141,7 @@ impl DamaSpec {
             return Err(place.unreadable("", message));
         }
         // Round-trip time and MTU determine only the size of the queue, which is not checked here.
-        // Built only to be checked, so that what is read and what can be built never differ.
+        // Built as a check, so that everything that can be read can be built.
         let built = self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals);
         built.map(drop).map_err(|error| self.explain(place, error, ret, terminals))
     }
@@ -192,7 +192,7 @@ impl DamaSpec {
         terminals: u32,
     ) -> Result<DamaConfig, DamaError> {
         let forward_delay = forward.delay.greatest();
-        // `check` has refused such a file already, with the name of the key.
+        // `check` has refused other encapsulations already, with the name of the key.
         let cell = cell(ret.encapsulation).ok_or(FramesError::Empty)?;
         let count = self.frames_per_superframe;
         let carrier = ret.rate.greatest();
@@ -225,7 +225,7 @@ impl DamaSpec {
     fn patience(&self, allocation: Duration) -> u32 {
         let frames = allocation.as_nanos().div_ceil(self.frame.as_nanos().max(1));
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
-        // Up to a period until a request leaves, a superframe until it is decided on, and the granted one.
+        // A period until the request leaves, a superframe until it is decided, and the granted one.
         let waits = self.request_period.saturating_add(self.frames_per_superframe * 2);
         frames.saturating_add(waits).saturating_mul(3)
     }

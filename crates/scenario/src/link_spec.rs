@@ -94,7 +94,7 @@ impl LinkSpec {
         if self.encapsulation == Encapsulation::None {
             return rate;
         }
-        // The mean, since packets that share cells have different sizes.
+        // The mean, because encapsulated sizes differ with packing.
         let share = f64::from(len) / self.encapsulation.mean_wire_bytes(len.into());
         BitRate::from_bits_per_second((rate.bits_per_second() as f64 * share) as u64)
     }
@@ -114,7 +114,7 @@ impl LinkSpec {
         LinkConfig {
             encapsulation: self.encapsulation,
             jitter: self.jitter,
-            // Rain that no MODCOD gets through adds to the outages of the file.
+            // Rain that defeats every MODCOD adds to the file's outages.
             outages: [&self.outages[..], &self.rate.outages(&self.delay)].concat(),
             policer: self.policer,
             discipline: self.discipline.on(rate, rtt, mtu, self.ecn),

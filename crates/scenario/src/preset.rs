@@ -95,7 +95,7 @@ impl Preset {
 
     /// Loads the built-in preset of that name, or the file at that path in `folder`.
     pub(crate) fn load_from(folder: BaseFolder<'_>, preset: &str) -> Result<Self, FileError> {
-        // A bare name is always a built-in preset, whatever lies in the working directory.
+        // A bare name is always a built-in preset, whatever files there are.
         if preset.contains('/') || preset.ends_with(".toml") {
             return Self::open(folder, Path::new(preset));
         }
@@ -124,7 +124,7 @@ impl Preset {
 
     /// Returns the forward and the return link.
     pub fn links(&self) -> [LinkConfig; 2] {
-        // A preset's BDP is that of the hop alone, whatever lies beside it; a scenario's, of the whole path.
+        // A preset's BDP is that of the hop alone; a scenario's is that of the whole path.
         [&self.forward, &self.ret].map(|link| link.config(self.rtt(), self.mtu))
     }
 

@@ -263,7 +263,7 @@ impl Published {
         scenario: Option<&Scenario>,
     ) -> Result<Self, FileError> {
         let document =
-            // Published results name no other files, so any folder will do.
+            // The file names no others, so any folder will do.
             TomlDocument::parse(origin, BaseFolder::BuiltIn(TRACES), text, FileKind::Published)?;
         let published: Self = document.read()?;
         let place = KeyContext::file(&document);
@@ -281,7 +281,7 @@ impl Published {
 
     fn check_cases(&self, place: &KeyContext<'_>, known: &KnownCases<'_>) -> Result<(), FileError> {
         let shows = |place: &KeyContext<'_>, cases: Vec<String>| {
-            // A misspelt case would only look as if the cause were not shown.
+            // A misspelt case would look like a cause that is not shown.
             known.check(&place.within("differs"), "case", &cases)
         };
         for (number, output) in self.output.iter().enumerate() {
@@ -321,7 +321,7 @@ impl Point {
     pub fn shown_by(&self) -> [Option<String>; 2] {
         let own = [Some(&self.case), self.by.as_ref()];
         match &self.differs {
-            // The cause is shown in one case; what it is compared with stays as published.
+            // One case shows the cause; what it is compared with stays as published.
             Some(Difference { case: Some(case), .. }) => [Some(case.clone()), self.by.clone()],
             Some(differs) if !differs.swap.is_empty() => own.map(|name| differs.swapped(name?)),
             _ => [None, None],
@@ -384,7 +384,7 @@ impl Output {
         for (number, point) in self.points.iter().enumerate() {
             let place = place.within(format!("points.{number}"));
             place.check(point.value.is_finite(), "value", point.value, "a number")?;
-            // A range of a single value is written without `to`.
+            // A single value is written without `to`.
             let ordered = point.to.is_none_or(|to| to > point.value);
             place.check(ordered, "to", point.to.unwrap_or_default(), "more than the value")?;
             let given = point.by.is_some();
@@ -394,7 +394,7 @@ impl Output {
             if let Some(differs) = &point.differs {
                 let place = place.within("differs");
                 differs.check(&place)?;
-                // A single run of one case has no counterpart among those of the other.
+                // A single run has no counterpart among those of the other case.
                 let good = !(differs.single_runs && compare);
                 place.check(good, "single-runs", true, "an output without `compare`")?;
             }
@@ -405,7 +405,7 @@ impl Output {
     /// Converts a value of this output to the unit of its metric; a comparison, to a share.
     pub fn in_metric_unit(&self, value: f64) -> f64 {
         let unit = if self.compare.is_some() { Unit::One } else { Unit::of_metric(&self.metric) };
-        // `check` has made sure that the units convert.
+        // `check` has refused units that do not convert.
         self.unit.in_unit(value, unit).unwrap_or(f64::NAN)
     }
 }
@@ -429,22 +429,22 @@ impl Trend {
     fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let rising = self.rising.len();
         let pairs = self.pairs.len();
-        // A single case states nothing, and the bounds are for pairs only.
+        // A single case compares nothing, and bounds are for pairs only.
         let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
         let value = format!("{rising} and {pairs}");
         place.check(good, "rising, pairs", value, "two or more cases, or one or more pairs")?;
         if let Some(differs) = &self.differs {
             let place = place.within("differs");
             differs.check(&place)?;
+            // A statement compares cases, but a single run can only stand for a value.
             place.check(
-                // A statement compares cases; single runs can only stand for a value.
                 !differs.single_runs,
                 "single-runs",
                 true,
                 "no such key: it is for values only",
             )?;
         }
-        // `rising` needs no bounds: each case is to exceed the one before.
+        // `rising` needs no bounds: each case must exceed the one before.
         let bounded = self.least.is_some() || self.most.is_some();
         place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")
     }

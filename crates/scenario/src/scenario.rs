@@ -168,7 +168,7 @@ impl Scenario {
         let document = TomlDocument::parse(origin, folder, text, FileKind::Scenario)?;
         let design = CaseDesign::read(&document)?;
         let cases = design.each(&document, |case, levels| ScenarioCase::read(&case, levels))?;
-        // After the cases, because metrics name their flows.
+        // After the cases, because metrics refer to their flows.
         let StudySettings { back_ends, replications, results } =
             StudySettings::read(&document, &cases)?;
         Ok(Self { cases, back_ends, replications, results })
@@ -195,7 +195,7 @@ impl ScenarioCase {
             description: raw.description,
             time,
             sample,
-            // Each platform has a return link of its own, so the largest one decides whether it can be built.
+            // Each platform has its own return link, so the largest decides whether it can be built.
             hop: SatelliteHop::read(&place, raw.hop, network.largest_platform())?,
             next_hops: next_hops(&place, raw.next_hop)?,
             network,
@@ -261,7 +261,7 @@ impl ScenarioCase {
             return names.check(&place.within("names"), self.network.mesh, splits);
         }
         self.flows.iter().enumerate().try_for_each(|(number, flow)| {
-            // Without a resolver every name is known, and their number would make no difference.
+            // Without a resolver all names are known, so their number would have no effect.
             let FlowTraffic::Page { names, .. } = flow.traffic else { return Ok(()) };
             let expected = "none without a resolver: [names]";
             place.within(format!("flow.{number}")).check(names <= 1, "names", names, expected)
@@ -284,7 +284,7 @@ impl ScenarioCase {
         let sides = self.server_side.iter().chain(&self.client_side);
         // A side has one delay for both directions.
         let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
-        // Once, since only the forward direction passes it.
+        // Once, because only the forward direction passes it.
         let shaper = self.shaper.as_ref().map_or(Duration::ZERO, |link| link.delay.greatest());
         let hops = self.next_hops.iter().flatten().map(|link| link.delay.greatest());
         let hops: Duration = hops.sum();
@@ -304,7 +304,7 @@ impl ScenarioCase {
     /// Returns the links. Sizes in BDPs refer to the round-trip time of the whole path.
     pub fn links(&self) -> CaseLinks {
         let rtt = self.round_trip();
-        // Beside the hop there is Ethernet, whatever the MTU of the hop.
+        // The links beside the hop are Ethernet, whatever the hop's MTU.
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
         let shaper = self.shaper.as_ref().map(|link| link.config(rtt, self.hop.mtu));
         let next = |[forward, ret]: &[LinkSpec; 2]| {

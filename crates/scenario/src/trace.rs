@@ -50,7 +50,7 @@ impl Source {
 /// of [`link::Trace`].
 pub(crate) fn parse_rates(text: &str) -> Result<Rate, TraceFault> {
     let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
-    // No line of ours is a bare number: its time has a unit.
+    // In our format no line is a bare number: times have units.
     if text.lines().next().is_some_and(|line| is_number(line.trim())) {
         return Ok(Opportunities::parse(text)?.into());
     }
@@ -66,7 +66,7 @@ pub(crate) fn parse_values<T: TraceValue>(text: &str) -> Result<Trace<T>, TraceF
 /// Explains the format if the first line is already wrong, because the file is then probably another
 /// program's.
 fn foreign<T: TraceValue>(text: &str, cause: TraceError, or: &'static str) -> TraceFault {
-    // A file that begins well is ours, and the plain error says enough.
+    // A file that begins well is ours, and needs no explanation of the format.
     let first = text.lines().position(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let wrong = match cause {
         TraceError::Unreadable { line, .. } | TraceError::NoValue { line, .. } => Some(line),

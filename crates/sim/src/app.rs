@@ -68,7 +68,7 @@ impl AppStats {
     /// Bits per second from the start to the last byte.
     pub fn goodput(&self) -> Option<f64> {
         let time = self.last?.saturating_since(self.began).as_secs_f64();
-        // All bytes may have arrived at the very start.
+        // All bytes may have arrived at the start.
         (time > 0.0).then(|| self.bytes as f64 * 8.0 / time)
     }
 }

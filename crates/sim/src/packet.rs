@@ -123,7 +123,7 @@ impl link::CarriedPacket for Box<SimulatedPacket> {
         let body = match &self.body {
             PacketBody::Tcp { segment, .. } => segment.wire_len(),
             PacketBody::Cbr(datagram) => UDP_HEADER + datagram.len as usize,
-            // The IP header is in it already, or is none of the link layer's.
+            // Counts its own IP header; on a link layer it has none.
             PacketBody::Slacp(sealed) => return sealed.wire_len(),
         };
         headers_of(self.ip) + body

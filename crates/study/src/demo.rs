@@ -94,7 +94,7 @@ impl Demo {
         // Each measurement has a lab of its own.
         drop(hosts);
         let is_present = |way: &&TrafficPath| unavailable.iter().all(|absent| absent.way != **way);
-        // Results list what is unavailable, so `ways` keeps all of them.
+        // `ways` keeps all of them, because results list what is unavailable.
         let present = ways.iter().filter(is_present).cloned().collect();
         let plan = DemoPlan::new(self.options.rounds, &self.options.only, present);
         let setting = self.setting(None);
@@ -229,7 +229,7 @@ impl Demo {
     }
 
     fn seed(&self, round: u32) -> u64 {
-        // All measurements of a round share a seed, so that the link treats each way alike.
+        // A round's measurements share a seed, so that the link treats all ways alike.
         self.options.seed.wrapping_add(round.into())
     }
 

@@ -246,7 +246,7 @@ impl LinkErrors {
     /// Returns the fraction of full packets that are lost in one direction.
     pub fn packets(self) -> f64 {
         match self {
-            // Bit errors are independent, and one of them loses the packet.
+            // Bit errors are independent, and one is enough to lose the packet.
             Self::Ber(ber) => 1.0 - (1.0 - ber).powi(8 * MTU as i32),
             Self::Per(per) => per,
         }

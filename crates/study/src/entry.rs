@@ -122,7 +122,7 @@ impl TaskReport {
         if rtt < TELLING_RTT {
             return None;
         }
-        // The slowest one counts: a single connection beside the pair already falsifies the figures.
+        // The slowest counts: a single connection beside the pair falsifies the figures.
         let slowest = self.connects(rtt).into_iter().max()?;
         (slowest >= rtt)
             .then(|| format!("bypassed the pair: connecting took {} ms", slowest.as_millis()))

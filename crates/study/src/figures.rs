@@ -95,7 +95,7 @@ impl TaskFigures {
             response: None,
             goodput,
             of_limit: goodput / limit.bits_per_second(),
-            // Both for what was done, so that a task that ran out of time has a share, too.
+            // Of what was done, so that a task that ran out of time has a share, too.
             share: limit.least_seconds(task, done) / seconds,
         }
     }
@@ -112,7 +112,7 @@ impl TaskFigures {
 /// empty.
 pub fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
     let best = plain.reduce(f64::max)?;
-    // If nothing arrived by any plain way, there is nothing to compare with.
+    // If nothing arrived without the pair, there is nothing to compare with.
     (best > 0.0).then(|| ours / best)
 }
 

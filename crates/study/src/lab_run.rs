@@ -115,7 +115,7 @@ pub fn run(
         // Only the hub's cache is to have the pages, not the terminal's.
         pair.replace_terminals(&lab, &preset, program)?;
     }
-    // Not before: the case begins once the gateways are in service and the caches are filled.
+    // Set only now: the case begins once gateways are in service and caches are filled.
     let stage = at(clock::now() + LEAD);
     let measured = stage.measure();
     if let Some(pair) = &mut pair {
@@ -194,7 +194,7 @@ impl CaseInLab<'_> {
             }
         }
         let elapsed = self.elapsed(&played);
-        // Links that change do so by the time of the lab, which began before the case.
+        // Traces run by the time of the lab, which began before the case.
         let from = self.origin.saturating_since(self.lab.origin());
         let [forward, ret, _] = capacities(self.case).offered(from, from + elapsed);
         let gauges = || before.iter().zip(&after);

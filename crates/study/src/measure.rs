@@ -61,7 +61,7 @@ impl Measurement<'_> {
         let server = MeterServer::start(&lab, Node::Server)?;
         let crossed = self.run_traffic(&lab, server.address, display);
         warn_of(lab.faults());
-        // Not the greatest lateness, which a single pause of the machine would decide.
+        // Not the maximum, which a single pause of the machine would decide.
         let lateness = lab.lateness().quantile(0.99).as_secs_f64();
         let (entry, report, trail) = match crossed {
             Ok((report, trail)) => {

@@ -178,7 +178,7 @@ fn steps(seconds: &[f64]) -> Vec<(f64, f64)> {
     let mut points = vec![(0.0, 0.0)];
     let mut before = 0.0;
     for (index, &time) in times.iter().enumerate() {
-        // Of all requests: those that were never answered keep the line below 100 %.
+        // Of all requests, so that unanswered ones keep the line below 100 %.
         let share = (index + 1) as f64 * 100.0 / f64::from(REQUESTS);
         points.extend([(time, before), (time, share)]);
         before = share;

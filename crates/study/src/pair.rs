@@ -220,7 +220,7 @@ impl GatewayPair {
         modems: Option<Modems>,
     ) -> Result<Self, PairError> {
         let mut hub = start(lab, Node::Hub, program, "hub", hub)?;
-        // A terminal is ready only once it has a session, for which the hub has to be in service.
+        // A terminal is ready once it has a session, for which the hub must be in service.
         hub.wait_ready(limit(preset))?;
         let mut pair = Self { hub, terminals: Vec::new(), places, _modems: modems };
         pair.start_terminals(lab, preset, program)?;
@@ -236,7 +236,7 @@ impl GatewayPair {
         let places = self.places.iter();
         let terminals = places.map(|(node, config)| start(lab, *node, program, "terminal", config));
         self.terminals = terminals.collect::<Result<_, _>>()?;
-        // All have been started by now, so that those of a star get ready side by side.
+        // Waits only now, so that the terminals of a star get ready side by side.
         self.terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit(preset)))
     }
 
@@ -317,7 +317,7 @@ impl GatewayPair {
                 Err(RecvTimeoutError::Timeout) => failed = self.check().inspect_err(&tell).is_err(),
             }
         };
-        // Of a pair that has failed, the rest is killed when it is dropped.
+        // The rest of a failed pair is killed when it is dropped.
         if !failed {
             let _ = self.stop().inspect_err(&tell);
         }
@@ -361,7 +361,7 @@ fn hub_config<'a>(
 ) -> String {
     let mut config = common(preset, hub, &rate(preset, &preset.forward));
     let _ = writeln!(config, "listen = \"0.0.0.0:{PORT}\"");
-    // Clients of a star reach each other, too, through the hub.
+    // `mesh`, because clients of a star reach each other through the hub.
     let _ = writeln!(config, "mesh = true\n[tunnel]");
     for (node, key) in terminals {
         let key = format_public_key(&key.public());
@@ -439,7 +439,7 @@ fn rate_on_demand(preset: &Preset) -> String {
 /// two BDP.
 fn common(preset: &Preset, key: &PrivateKey, rate: &str) -> String {
     let window = window(preset);
-    // The ratio of the gateway's defaults, 64 and 256 MB.
+    // Four windows, as in the gateway's defaults of 64 and 256 MB.
     let memory = ByteCount::new(window.get().saturating_mul(4));
     format!(
         "private_key = \"{}\"\n{rate}\nmtu = {}\nstream_window = \"{window}\"\nmemory = \

@@ -229,7 +229,7 @@ impl DemoPlan {
     /// Returns the ways of a task; those of one group run concurrently. The way likely to finish
     /// first goes first, because the others share the time it leaves.
     pub fn groups(&self, task: Task) -> Vec<Vec<&TrafficPath>> {
-        // The table ends with the pair, which usually finishes first.
+        // Reversed: the table ends with the pair, which usually finishes first.
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }

@@ -47,7 +47,7 @@ pub(crate) fn watched<T: Send>(
         }
         worker.join()
     });
-    // As if `work` had run in this thread: its panic goes on to the caller.
+    // A panic of `work` goes on to the caller, as if it had run on this thread.
     (done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), trail)
 }
 

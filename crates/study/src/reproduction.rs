@@ -274,7 +274,7 @@ pub fn csv(entries: &[ReproductionEntry<'_>]) -> String {
 /// Returns the lines of [`csv`] as a JSON list of objects; unknown fields are `null`.
 pub fn json(entries: &[ReproductionEntry<'_>]) -> String {
     let value = |name: &str, text: Option<String>| match text {
-        // What JSON has no number for, NaN and infinity, becomes `null`.
+        // NaN and infinity, which JSON cannot express, become `null`.
         Some(text) if NUMBERS.contains(&name) => text.parse::<f64>().ok().into(),
         text => Value::from(text),
     };

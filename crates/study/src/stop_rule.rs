@@ -22,7 +22,6 @@ pub(crate) enum StopDecision {
 pub(crate) fn need(rule: &StopRule, values: &[f64]) -> StopDecision {
     let least = rule.least as usize;
     let most = rule.most as usize;
-    // A store may have more seeds than the rule's maximum, from earlier campaigns.
     let values = &values[..values.len().min(most)];
     let mut counts = least..=values.len();
     if let Some(count) = counts.find(|count| is_narrow(rule, &values[..*count])) {
@@ -52,7 +51,7 @@ pub(crate) fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
         Statistic::Median => (median(values)?, median_interval(values, rule.confidence)?),
     };
     let distance = (high - centre).max(centre - low);
-    // 0 / 0 is NaN, and values that are all 0 are known exactly.
+    // Values that are all 0 are known exactly, but 0 / 0 is NaN.
     Some(if distance == 0.0 { 0.0 } else { distance / centre.abs() })
 }
 

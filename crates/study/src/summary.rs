@@ -148,7 +148,7 @@ fn remark(entries: &[&MeasurementEntry]) -> String {
     let unfinished: Vec<&TaskFigures> =
         figures.iter().filter(|figures| !figures.complete).collect();
     let failures = entries.iter().filter_map(|entry| entry.failure.as_deref());
-    // The first line only: the end of a gateway's stderr may follow.
+    // Only the first line: the end of a gateway's stderr may follow.
     let failed: Vec<&str> = failures.map(|why| why.lines().next().unwrap_or(why)).collect();
     let mut remarks = Vec::new();
     match (unfinished.as_slice(), entries.len()) {

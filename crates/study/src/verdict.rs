@@ -160,7 +160,7 @@ impl CaseRunMetrics<'_> {
         let own: Vec<&[MetricValue]> = own.map(|(_, metrics)| *metrics).collect();
         let mut found: Vec<f64> =
             own.iter().filter_map(|metrics| value(metrics, of, metric)).collect();
-        // Most likely a misspelt name, which must not pass as a result that differs.
+        // Most likely a misspelt name, which must not count as a result that differs.
         if found.is_empty() && !own.is_empty() {
             let [case, of, metric] = [case, of, metric].map(str::to_owned);
             return Err(NoMetric { case, of, metric });

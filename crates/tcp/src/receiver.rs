@@ -196,6 +196,7 @@ impl<P: SegmentPayload> StreamReceiver<P> {
         // Islands that have merged into this one are no longer reported by themselves.
         self.recent.retain(|known| known.start < island.start || island.end < known.end);
         self.recent.truncate(MAX_BLOCKS - 1);
+        // The first block must hold the segment that triggers the ACK (RFC 2018 §4).
         self.recent.insert(0, island);
     }
 

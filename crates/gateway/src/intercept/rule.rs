@@ -261,6 +261,7 @@ fn encode_udp_from(list: &mut MessageBatch, port: u16) {
 }
 
 fn encode_recursion_desired(list: &mut MessageBatch) {
+    // A resolver asks without RD, and would take our answer for that of a lame server.
     load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
     mask(list, &[QR_OPCODE_RD], &[0]);
     compare(list, libc::NFT_CMP_EQ, &[RD]);

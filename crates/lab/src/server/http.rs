@@ -60,7 +60,7 @@ fn bytes(object: TestObject) -> Response<Body> {
     let chunks = object.chunks().map(Ok::<_, Infallible>);
     let mut response = Response::new(Body::from_stream(stream::iter(chunks)));
     let headers = response.headers_mut();
-    // A stream has no known length: without the field it would be sent in chunks.
+    // A stream has no known length: without this field it would be chunked (RFC 9112 §7.1).
     headers.insert(CONTENT_LENGTH, object.size().get().into());
     headers.insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/octet-stream"));
     response

@@ -97,7 +97,7 @@ pub(super) fn file_in(directory: impl AsFd, name: &str, flags: OFlag) -> nix::Re
 
 /// Returns a short path to a file in a directory that stays valid even if the directory is renamed.
 pub(super) fn short_path(directory: impl AsFd, name: &str) -> PathBuf {
-    // The address of a Unix socket has room for 107 bytes only (unix(7)).
+    // A socket's path is limited to 107 bytes (unix(7)).
     PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_fd().as_raw_fd()))
 }
 

@@ -107,7 +107,7 @@ impl StartingLab {
     /// Tells the command that the lab failed, with the reason, and exits.
     pub fn fail(self, why: &dyn core::fmt::Display) -> ! {
         let Self { taken, mut ready } = self;
-        // First, so that the name is free as soon as the command has the message.
+        // Released first, so that the name is free once the command has the message.
         let _ = taken.release();
         // The command reads a single line.
         let _ = writeln!(ready, "{}", why.to_string().replace('\n', " "));

@@ -134,7 +134,7 @@ impl LabSlot {
         let file = file_in(&self.directory, LOG, OFlag::O_RDONLY);
         let _ = file.map(|mut file| file.read_to_end(&mut bytes));
         let from = bytes.len().saturating_sub(LOG_TAIL);
-        // The cut may lie within a character.
+        // The cut may fall inside a character.
         String::from_utf8_lossy(&bytes[from..]).trim().to_owned()
     }
 
@@ -210,7 +210,7 @@ impl ReservedSlot {
     /// Gives up this process's share of the lock, and returns the slot as other processes see it.
     pub(super) fn release_share(self) -> Option<LabSlot> {
         let _turn = self.slot.base.lock().ok()?;
-        // Opened anew: a lock belongs to the open file, and this one's is shared with the lab (flock(2)).
+        // Opened again, because a lock belongs to the open file (flock(2)), which the lab shares.
         LabSlot::find(&self.slot.base, self.name()).ok().flatten()
     }
 

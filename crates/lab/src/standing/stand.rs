@@ -139,7 +139,7 @@ impl LabServer<'_> {
         let lab = &mut self.stand.lab;
         let changed = self.keeper.change(lab.preset(), change)?;
         lab.change(changed.preset).map_err(|error| error.to_string())?;
-        // First, so that the outages of the same change remain.
+        // Before the change's own outages are added, which are to remain.
         if changed.end_outages {
             lab.end_outages();
         }

@@ -127,7 +127,7 @@ impl RequestAgent {
         let DamaConfig { frames, requests, .. } = config;
         let frame_nanos = frames.duration.as_nanos().max(1);
         let round_trip = config.delay.greatest() + config.forward_delay + config.processing;
-        // An answer takes effect with a frame, so one that has begun counts in full.
+        // Rounded up, because an answer takes effect only with the next frame.
         let round_trip = round_trip.as_nanos().div_ceil(frame_nanos);
         let round_trip = u64::try_from(round_trip).unwrap_or(u64::MAX);
         let period = match requests.transport {
@@ -250,9 +250,9 @@ impl RequestAgent {
         let beyond = BitRate::from_bits_per_second(beyond).min(self.most_rate);
         let wanted = coded_rate(beyond);
         let all = self.cell_rate.of(wanted) + self.cell_rate.of(cra);
-        // Even if nothing is sent: the rate that holds goes on to bring cells.
+        // Recorded even if nothing is sent: the rate in force goes on to bring cells.
         self.asked.push_back((frame, all));
-        // Halfway, so that the loss of one request does not end the rate.
+        // Halfway, so that the repeat can wait for its opportunity before the rate expires.
         let is_old = frame.saturating_sub(self.rate_sent).saturating_mul(2) >= self.rate_time_out;
         if wanted == self.rate && (wanted == BitRate::default() || !is_old) {
             return None;

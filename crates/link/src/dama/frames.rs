@@ -165,7 +165,7 @@ impl Frames {
 
     /// Returns the time at which slot number `slot` of frame number `frame` begins.
     pub(super) fn slot_begin(&self, origin: Instant, frame: u64, slot: u32) -> Instant {
-        // Multiplied first, so that the rounding of a slot's duration does not add up over the frame.
+        // Multiplied first, so that rounding errors of slots do not add up over the frame.
         let within = u128::from(self.nanos()) * u128::from(slot) / u128::from(self.slots);
         self.begin(origin, frame) + Duration::from_nanos(within as u64)
     }

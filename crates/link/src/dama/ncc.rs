@@ -273,7 +273,7 @@ impl Ncc {
             let account = &mut accounts[*index as usize];
             let holds = account.expires > superframe;
             if !holds {
-                // The fraction of a slot still owed ends with the rate.
+                // The fraction of a slot that is still owed ends with the rate.
                 (account.rate, account.rate_credit) = Default::default();
             }
             holds
@@ -286,7 +286,7 @@ impl Ncc {
             return;
         }
         let start = self.turns.guaranteed % count;
-        // It is not always to be the same terminal whose slot does not fit.
+        // The start rotates, so that it is not always the same terminal whose slot does not fit.
         self.turns.guaranteed = start + 1;
         for at in (start..count).chain(0..start) {
             let terminal = self.guaranteed[at];

@@ -315,7 +315,7 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         let SegmentedPacket { frame, is_hit: struck, contended, .. } =
             self.buffers.send(last_slot, cells)?;
         self.sent_bytes = self.sent_bytes.saturating_add(frame.len as u64);
-        // A bit error in the padding of a cell destroys the cell as well.
+        // Whole cells count: a bit error in their padding loses the packet, too.
         let wire = self.frames.cell.count(frame.len) as usize * self.frames.cell.wire as usize;
         let lost = self.channel.loses(wire, reception, || self.loss_numbers.chance(frame.number));
         Some((TerminalDeparture { at: reception.until, frame, lost: lost || struck }, contended))

@@ -77,7 +77,7 @@ impl FromStr for FreeCapacity {
                 return None;
             }
             match who {
-                // Without a chunk, which would have no effect.
+                // `none` takes no chunk, which would have no effect.
                 "none" if text == "none" => Some(Self::None),
                 "all" => Some(Self::All { chunk }),
                 "asking" => Some(Self::Asking { chunk }),

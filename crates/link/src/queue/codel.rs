@@ -33,7 +33,7 @@ impl CoDel {
     }
 }
 
-/// The state of CoDel: the variables of RFC 8289 §5.1.
+/// The state of CoDel: the variables of RFC 8289 §5.2.
 #[derive(Debug)]
 pub(super) struct CoDelState {
     codel: CoDel,
@@ -84,7 +84,7 @@ impl CoDelState {
                 return Some(frame);
             }
             counters.drop_waiting(frame.len);
-            // Entering drops one frame only, whatever the next one's delay (RFC 8289 §5.5).
+            // Entering drops one packet only, however long the next one waited (RFC 8289 §5.5).
             return self.take(fifo, now).map(|(frame, _)| frame);
         }
         self.dropping = bad;
@@ -109,7 +109,7 @@ impl CoDelState {
         Some(frame)
     }
 
-    /// The `dodequeue` of §5.4: returns the head, and whether it may be dropped.
+    /// The `dodequeue` of §5.6: returns the head, and whether it may be dropped.
     fn take<P: CarriedPacket>(
         &mut self,
         fifo: &mut Fifo<P>,
@@ -121,7 +121,7 @@ impl CoDelState {
         };
         self.longest = self.longest.max(frame.len as u64);
         let wait = now.saturating_since(since);
-        // §5.4: a queue of at most one packet is no standing queue.
+        // §5.6: a queue of at most one packet is no standing queue.
         if wait < self.codel.target || fifo.bytes() <= self.longest {
             self.first_above = None;
             return Some((frame, false));
@@ -144,7 +144,7 @@ impl CoDelState {
         self.last_count = self.count;
     }
 
-    /// §5.3: the more drops there have been, the shorter the interval to the next.
+    /// §5.6: the more drops there have been, the shorter the interval to the next.
     fn control_law(&self, from: Instant) -> Instant {
         let interval = u64::try_from(self.codel.interval.as_nanos()).unwrap_or(u64::MAX);
         from + Duration::from_nanos((interval as f64 / (self.count as f64).sqrt()) as u64)
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(drops(4, 2000), []);
     }
 
-    /// §5.3: one interval after the wait first exceeded the target, and then after 100, 100 / √2,
+    /// §5.6: one interval after the wait first exceeded the target, and then after 100, 100 / √2,
     /// 100 / √3, … ms.
     #[test]
     fn a_long_wait_drops_at_the_times_of_the_control_law() {

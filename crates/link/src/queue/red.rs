@@ -106,7 +106,7 @@ impl RedState {
             return;
         }
         let idle = now.saturating_since(self.empty_since).as_nanos();
-        // Without a packet time, any pause makes it forget the average.
+        // With a packet time of zero, any pause resets the average.
         let missed = idle.checked_div(self.red.packet_time.as_nanos()).unwrap_or(u128::MAX);
         // One more for the arriving packet, which finds the queue empty as well.
         self.average *= power(keep, missed.saturating_add(1));

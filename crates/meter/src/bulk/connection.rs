@@ -137,7 +137,7 @@ impl BulkFlow<'_> {
         self.ended = Some(Instant::now());
         self.report.receive = Some(receipt.span);
         self.report.sender = SenderReport::of(stream, sent, mean).ok();
-        // If the time is the limit, all that was sent is to arrive.
+        // With a time limit, everything that was sent must arrive.
         flow::check(receipt, amount.bytes().unwrap_or(sent))
     }
 

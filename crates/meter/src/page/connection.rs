@@ -188,7 +188,7 @@ impl PageConnection {
             return Err(FlowError::TooLong { asked });
         }
         let mut sink = PayloadSink::new(Payload::new(self.key(object), PayloadSide::Server));
-        // A reply shorter than asked, announced or not, shows in the receipt.
+        // A reply that is too short, announced or not, shows in the receipt.
         sink.read_to(reader, reply.length).await.map_err(FlowError::broken("receiving"))?;
         flow::check(sink.receipt(), asked)?;
         let time = begun.elapsed();

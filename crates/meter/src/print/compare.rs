@@ -41,7 +41,7 @@ fn table(comparison: &MetricComparison) -> TextTable {
         TableColumn::left(""),
     ];
     let mut table = TextTable::new(columns).title(title);
-    // The gain is to begin below the column after the names, which is at least as wide as "file".
+    // The gain begins below the second column; the first is at least as wide as "file".
     let widest = comparison
         .files
         .iter()

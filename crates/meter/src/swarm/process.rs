@@ -72,7 +72,7 @@ impl ProcessGauge {
         moved: u64,
     ) -> ProcessFigures {
         let [setup, traffic] = phases;
-        // The process may have given memory back in the meantime.
+        // The process may have returned memory since.
         let grown = setup.memory.now.saturating_sub(self.before);
         ProcessFigures {
             resident_before_bytes: self.before,

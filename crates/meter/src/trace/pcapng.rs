@@ -284,7 +284,7 @@ impl<'a> BlockFields<'a> {
     /// Returns an interface and the number of packets that it and the capturing system dropped so
     /// far, from an interface statistics block (§4.6): the options `isb_ifdrop` and `isb_osdrop`.
     fn lost(&self) -> Option<(u32, u64)> {
-        // `isb_ifdrop` (5) and `isb_osdrop` (7): lost before the capturing program could see them.
+        // `isb_ifdrop` (5) and `isb_osdrop` (7): lost before the capturing program saw them.
         let drops = self.options(12).filter(|(code, _)| [5, 7].contains(code));
         let counts =
             drops.filter_map(|(_, value)| BlockFields { bytes: value, big: self.big }.u64(0).ok());

@@ -238,7 +238,7 @@ fn fields(
 ) -> [Option<String>; 39] {
     let rtt =
         |of: fn(&DurationStatistics) -> f64| report.rtt.as_ref().map(|rtt| of(rtt).to_string());
-    // Through JSON, so that an ending has the same name in both formats.
+    // By way of JSON, so that endings have the same names in both formats.
     let ending = serde_json::to_value(connection.ending).ok();
     let count = |count: u64| Some(count.to_string());
     [

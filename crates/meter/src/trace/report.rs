@@ -169,7 +169,7 @@ pub struct DirectionReport {
 impl DirectionReport {
     /// Removes all figures that rest on times.
     pub(super) fn forget_times(&mut self) {
-        // The maximum stays, as it rests only on the order of the packets.
+        // The maximum stays: it depends only on the order of packets.
         self.outstanding_mean_bytes = None;
         (self.window_limited, self.zero_window) = (None, None);
         (self.rtt, self.timestamp_rtt) = (None, None);

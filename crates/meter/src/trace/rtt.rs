@@ -35,7 +35,7 @@ struct TimedSegment {
 impl RttSampler {
     /// Records a segment above everything sent before.
     pub(super) fn sent(&mut self, time: Instant, start: u64, end: u64) {
-        // If the capture has one direction only, nothing is ever acknowledged.
+        // Bounded, because a capture of one direction has no acknowledgements to empty it.
         if self.timed.len() < TIMED_MAX {
             self.timed.push_back(TimedSegment { start, end, sent: time, ambiguous: false });
         }
@@ -45,10 +45,10 @@ impl RttSampler {
     /// them that they release, are not timed. This extends Karn's rule (RFC 6298 §3) to the
     /// segments behind a hole.
     pub(super) fn repaired(&mut self, start: u64, end: u64) {
-        // In order of their ends, since only what lies above everything sent before is timed.
+        // Sorted by end, because only segments above everything sent before are timed.
         let first = self.timed.partition_point(|timed| timed.end <= start);
         for (index, timed) in self.timed.range_mut(first..).enumerate() {
-            // The first one counts even if it lies behind the repair, whose acknowledgement may release it.
+            // The first one counts even behind the repair, whose acknowledgement may release it.
             if index > 0 && timed.start >= end {
                 break;
             }
@@ -62,7 +62,7 @@ impl RttSampler {
         let newer = |last: u32| stamp.wrapping_sub(last).cast_signed() > 0;
         if self.stamps.back().is_none_or(|&(last, _)| newer(last)) {
             if self.stamps.len() == STAMPS_MAX {
-                // The oldest is the one least likely still to be echoed.
+                // The oldest is the least likely to be echoed.
                 self.stamps.pop_front();
             }
             self.stamps.push_back((stamp, time));

@@ -156,7 +156,7 @@ impl UdpEnd<'_> {
             match answer {
                 ServerAnswer::UdpSent { datagrams, unsent } => {
                     peer.sent = Some(SentCounts { datagrams, unsent });
-                    // Fails if the receiver has ended, which then need not know.
+                    // Fails if the receiver has ended, and then it does not matter.
                     let _ = told.send(Some(datagrams));
                 }
                 ServerAnswer::UdpReceived(received) => peer.counted = Some(received),

@@ -21,7 +21,7 @@ const MAGIC: [u8; 4] = *b"SKYU";
 
 /// Fills `buffer` with datagram `number`, sent at `now`.
 pub(crate) fn fill(payload: Payload, number: u64, now: Duration, buffer: &mut [u8]) {
-    // Wraps for a greeting, whose number is the greatest there is.
+    // Wraps for a greeting, whose number is the maximum.
     let offset = number.wrapping_mul(buffer.len() as u64);
     buffer[..4].copy_from_slice(&MAGIC);
     buffer[4..12].copy_from_slice(&number.to_be_bytes());
@@ -99,7 +99,7 @@ impl UdpReceiver {
         let word = (number / 64) as usize;
         let bit = 1 << (number % 64);
         if self.seen[word] & bit != 0 {
-            // Its first copy has counted for the order and the jitter.
+            // The first copy has counted for order and jitter.
             self.counts.duplicates += 1;
             return;
         }

@@ -120,7 +120,7 @@ impl Axis {
 
 /// Returns the size and the name of the unit for axes up to `high` bytes.
 fn unit(high: f64) -> (f64, &'static str) {
-    // From twice a unit on: below that, most ticks would be fractions of it.
+    // A unit serves from twice its size: below that, most ticks would be fractions.
     match high {
         2e9.. => (1e9, "GB"),
         2e6.. => (1e6, "MB"),

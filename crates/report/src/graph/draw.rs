@@ -36,7 +36,7 @@ impl<T: Ranged<ValueType = f64> + ValueFormatter<f64>> AxisScale for T {}
 
 /// Draws graphs one below the other, with their y axes aligned.
 pub fn stacked(graphs: &[Graph]) -> SvgPicture {
-    // The widest decides for all, so that equal times lie below each other.
+    // The widest decides for all, so that equal times are aligned.
     let left = graphs.iter().map(|graph| graph.left()).max().unwrap_or(0);
     let plans: Vec<GraphLayout<'_>> =
         graphs.iter().map(|graph| GraphLayout::new(graph, left)).collect();

@@ -42,7 +42,7 @@ impl SvgPicture {
 
     /// Returns the SVG element for a page with the style sheet of [`crate::HtmlPage`].
     pub fn inline(&self) -> String {
-        // Within HTML an SVG element needs no namespace, and the page has the style sheet of its colours.
+        // In HTML an SVG element needs no namespace, and the page has the style sheet already.
         self.with("", "")
     }
 
@@ -52,7 +52,7 @@ impl SvgPicture {
         let ground = hexadecimal(GROUND);
         let attributes =
             format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\"");
-        // The background is an element, because a style sheet can replace the colour of one.
+        // The background is an element, so that the style sheet can replace its colour.
         let head = format!(
             "<style>\n{}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"{ground}\"/>\n",
             dark_css()

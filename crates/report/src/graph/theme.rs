@@ -81,7 +81,7 @@ impl SeriesColour {
 /// Returns every colour of a picture with its replacement on a dark background.
 fn palette() -> impl Iterator<Item = (RGBColor, &'static str)> {
     let plain = [(INK, "#e6e9ed"), (SOFT, "#9aa5b1"), (GRID, "#343b43"), (GROUND, "#14171b")];
-    // Sky always means the same, so it is not in the cycle.
+    // Sky has a meaning of its own, so it is not in the cycle.
     let colours = SeriesColour::CYCLE.into_iter().chain([SeriesColour::Sky]);
     plain.into_iter().chain(colours.map(|colour| (colour.rgb(), colour.dark())))
 }

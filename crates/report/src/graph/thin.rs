@@ -25,7 +25,7 @@ impl PlotView {
     }
 
     fn pixel(&self, value: f64, range: &Range<f64>, pixels: u32) -> i64 {
-        // Of any base, since only ratios of distances count.
+        // Any base will do, because only ratios of distances count.
         let scaled = |value: f64| if self.is_logarithmic { value.ln() } else { value };
         let [value, start, end] = [value, range.start, range.end].map(scaled);
         ((value - start) / (end - start) * f64::from(pixels)) as i64
@@ -64,7 +64,7 @@ pub(super) fn lines(points: &[PlotPoint], view: &PlotView) -> Vec<Vec<PlotPoint>
     let inside = |(a, b): (&PlotPoint, &PlotPoint)| view.contains(*a) == view.contains(*b);
     let parts = points.chunk_by(|a, b| inside((a, b)));
     let parts = parts.filter(|part| view.contains(part[0]));
-    // A single point is no line.
+    // A single point makes no line.
     parts.map(|part| dots(part, view)).filter(|part| part.len() > 1).collect()
 }
 

@@ -67,7 +67,7 @@ impl RawClasses {
     pub(super) fn of(categories: ClassCapacities) -> Option<Self> {
         let other = |class| {
             let category = categories.of(class);
-            // Written out, a default would be checked, and might be a kind that the terminal does not have.
+            // A default that is written would be checked, and may be a kind that the terminal lacks.
             (category != ClassCapacities::default().of(class)).then_some(category.into())
         };
         (categories != ClassCapacities::default()).then(|| Self {
@@ -98,7 +98,7 @@ pub(super) fn read(
 ) -> Result<ClassCapacities, FileError> {
     let mut categories = ClassCapacities::default();
     for (key, class, category) in terminal.classes.unwrap_or_default().all() {
-        // Defaults are not checked: a terminal with rates only, or volumes only, uses them for all classes.
+        // Defaults are not checked: a terminal with only rates, or only volumes, uses them for all.
         let Some(category) = category.map(CapacityKind::from) else { continue };
         let (name, has_any) = match category {
             CapacityKind::Cra => {

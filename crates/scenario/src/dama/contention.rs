@@ -117,7 +117,7 @@ pub(super) fn transport(
         RawTransport::Piggyback => contended().map(RequestTransport::Piggyback),
         RawTransport::Contention => contended().map(RequestTransport::Contention),
         RawTransport::Assigned => {
-            // A key without effect most likely belongs to another transport.
+            // A key without effect was most likely meant for another transport.
             let useless = [
                 ("slots", raw.slots.map(|slots| slots.to_string())),
                 ("carriers", raw.carriers.map(|carriers| carriers.to_string())),
@@ -167,7 +167,7 @@ pub(super) fn wrong_slots(
 /// Describes how many of `all` carriers contention may use.
 fn grants_remain(all: u32) -> String {
     match all {
-        // No number is right here, and "1 to 0" would not say why.
+        // No number fits, and "1 to 0" would not say why.
         0 | 1 => "more than 1 carrier in all: one must remain for grants".to_owned(),
         all => format!("1 to {} of the {all} carriers", all - 1),
     }

@@ -109,7 +109,7 @@ impl From<&DamaSpec> for RawDama {
             request_period: Some(spec.request_period),
             rate_time_out: Some(spec.rate_time_out),
             scheduling_latency: Some(spec.scheduling_latency),
-            // Not filled in: the default follows from the delays, which the file may change.
+            // Left out by default, because the default follows from delays that the file may change.
             volume_time_out: spec.volume_time_out,
             robust_requests: Some(spec.robust_requests),
             sharing: Some(Text(spec.sharing)),

@@ -30,7 +30,7 @@ impl AcmSpec {
     /// Creates a carrier with MODCODs of `standard`, whose receiver has the Es/N0 `clear_sky` minus the
     /// attenuation `rain`.
     pub fn new(standard: Standard, acm: Acm, clear_sky: Decibels, rain: Trace<Decibels>) -> Self {
-        // Rain counts by its attenuation alone; the noise that it adds is neglected.
+        // Only the attenuation counts: the noise that rain adds is not modelled.
         let adaptation = acm.follow(rain.map(|attenuation| clear_sky - *attenuation));
         let rates = adaptation.rates();
         let rate = match *rates.values().collect::<Vec<_>>() {
@@ -162,7 +162,7 @@ fn reaction(place: &KeyContext<'_>, reaction: Option<Text<Time>>) -> Result<Dura
 }
 
 fn rain(place: &KeyContext<'_>, source: Option<&Source>) -> Result<Trace<Decibels>, FileError> {
-    // Without rain the carrier keeps the MODCOD of clear sky.
+    // Without a trace the carrier keeps the MODCOD of clear sky.
     let dry = Source::Lines(vec![format!("0s {}", Decibels::ZERO)]);
     let rain: Trace<Decibels> = trace(place, "rain", source.unwrap_or(&dry))?;
     let range = Decibels::ZERO..=GREATEST_ATTENUATION;
@@ -205,7 +205,7 @@ impl From<&AcmSpec> for RawAcm {
             standard: Some(Text(*standard)),
             symbol_rate: Some(Text(acm.symbol_rate)),
             clear_sky: Some(Text(*clear_sky)),
-            // Inline, since the new file may be read where the trace's file is not.
+            // Inline, because the new file may be read where the trace's file is not.
             rain: Some(Source::lines_of(rain)),
             margin: Some(Text(acm.margin)),
             hysteresis: Some(Text(acm.hysteresis)),

@@ -129,7 +129,7 @@ impl From<&LinkSpec> for RawLink {
             other => unreachable!("no text for {other:?}"),
         }
         match &link.loss {
-            // A preset is written with all keys, also where nothing is lost.
+            // All keys are written, even if nothing is lost.
             LossModel::None => raw.per = Some(Text(ErrorRate(Probability::ZERO))),
             LossModel::Per(per) => raw.per = Some(Text(ErrorRate(*per))),
             LossModel::Ber(ber) => raw.ber = Some(Text(ErrorRate(*ber))),

@@ -89,7 +89,7 @@ impl LinkSpec {
         set(&mut self.jitter, changes.jitter);
         set(&mut self.loss, changes.loss);
         set(&mut self.outages, changes.outages);
-        // Already an `Option`, which `set` would wrap once more.
+        // A change can replace a policer, but not remove it.
         self.policer = changes.policer.or(self.policer);
         set(&mut self.queue, changes.queue);
         set(&mut self.discipline, changes.discipline);
@@ -101,7 +101,7 @@ impl LinkChanges {
     /// Validates the given values.
     pub(crate) fn read(place: &KeyContext<'_>, raw: RawLink) -> Result<Self, FileError> {
         Ok(Self {
-            // First, because it borrows all of `raw`, from which the others take their parts.
+            // First, because it borrows all of `raw`, which the others take apart.
             loss: loss(place, &raw)?,
             rate: rate(place, own(raw.rate), raw.rate_trace.as_ref(), raw.acm)?,
             encapsulation: encapsulation(place, own(raw.encapsulation))?,
@@ -133,12 +133,12 @@ fn rate(
         (_, Some(source), _) => ("rate-trace", read(place, "rate-trace", source, parse_rates)?),
         (.., Some(acm)) => {
             let acm = AcmSpec::read(&place.within("acm"), acm)?;
-            // The rate needs no check: it follows from the symbol rate, which has bounds of its own.
+            // No check of the rate: it follows from the symbol rate, which has bounds.
             return Ok(Some(RateSpec::Acm(Box::new(acm))));
         }
         (None, None, None) => return Ok(None),
     };
-    // Only the greatest rate has bounds: a trace may stop the link for a while.
+    // Only the greatest rate is bounded: a trace may stop the link for a while.
     let greatest = rate.greatest();
     let value = if source.is_some() { format!("up to {greatest}") } else { greatest.to_string() };
     place.check(is_possible(greatest), key, value, possible_rates())?;
@@ -238,7 +238,7 @@ fn bursts(place: &KeyContext<'_>, model: ErrorModel) -> Result<LossModel, FileEr
 fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<LossModel> {
     match (per, ber) {
         (None, None) => None,
-        // How an option or a case switches off the losses of a preset.
+        // Zero is how an option or a case switches off a preset's losses.
         (Some(Probability::ZERO), _) | (_, Some(Probability::ZERO)) => Some(LossModel::None),
         (Some(per), _) => Some(LossModel::Per(per)),
         (None, Some(ber)) => Some(LossModel::Ber(ber)),

@@ -97,7 +97,7 @@ impl Preset {
         let place = options("--");
         self.mtu = overrides.mtu.unwrap_or(self.mtu);
         check_mtu(&place, self.mtu)?;
-        // By way of the file's structs, so that options and keys have the same bounds.
+        // Options are read like keys of a file, so that both have the same bounds.
         let both = LinkChanges::read(&place, overrides.of_both())?;
         for link in [&mut self.forward, &mut self.ret] {
             link.change(both.clone());
@@ -107,7 +107,7 @@ impl Preset {
         self.forward.change(LinkChanges::read(&place, overrides.of_forward())?);
         self.ret.change(LinkChanges::read(&options("--return-"), overrides.of_return())?);
         self.terminals = overrides.terminals.unwrap_or(self.terminals);
-        // Before the return link is checked, whose slots depend on the number of terminals.
+        // Checked before the return link, whose slots depend on the number of terminals.
         check_terminals(&place, self.terminals)?;
         if let Some(dama) = &self.dama {
             // Another rate, encapsulation or number of terminals may no longer fit the frames.

@@ -83,7 +83,7 @@ impl CaseDesign {
     /// # Errors
     /// If there are more than [`MOST`] cases, names are missing or occur twice, or a factor is wrong.
     pub(super) fn read(document: &TomlDocument<'_>) -> Result<Self, FileError> {
-        // Other keys pass here: they are checked when the first case is read.
+        // Unknown keys pass here: they are refused when the first case is read.
         let RawCases { factor, exclude, case } = document.read()?;
         let place = KeyContext::file(document);
         let mut factors = Vec::new();
@@ -104,7 +104,7 @@ impl CaseDesign {
         }
         check_names(&place, &changes)?;
         if factor.is_none() && case.is_none() {
-            // After the check of names, since a file without cases has none to give.
+            // After the check of names, because the only case needs no name.
             changes.push(CaseChange { name: None, levels: Vec::new(), sets: Vec::new() });
         }
         Ok(Self { factors, changes })
@@ -169,7 +169,7 @@ fn own(number: usize, case: &RawCase) -> CaseChange {
 /// Checks that each case has a unique name.
 fn check_names(place: &KeyContext<'_>, changes: &[CaseChange]) -> Result<(), FileError> {
     let count = format!("{} with the combinations of all factors", changes.len());
-    // Combinations and cases have each been counted alone, but not together.
+    // Combinations and cases were counted separately so far.
     place.check(changes.len() <= MOST, "case", count, format!("at most {MOST}"))?;
     let mut names = BTreeSet::new();
     for CaseChange { name, sets, .. } in changes {
@@ -263,7 +263,7 @@ fn put<'a>(
     for key in path.get_ref().split('.') {
         target = match target.get_mut() {
             DeValue::Table(table) => {
-                // Cases may have a section that the file leaves out; errors in it point at the path.
+                // A case may add a section that the file lacks; errors in it point at the path.
                 let own = Spanned::new(path.span(), key.to_owned().into());
                 let empty = || Spanned::new(path.span(), DeValue::Table(DeTable::new()));
                 table.entry(own).or_insert_with(empty)

@@ -112,7 +112,7 @@ fn split_mode(
     hop: HopProtocol,
 ) -> Result<Option<SplitMode>, FileError> {
     let mode = match (split, hop) {
-        // Whatever the protocol, so that a case can switch gateways off by a single key.
+        // With any protocol, so that a case can switch gateways off by a single key.
         (Splitting::None, _) => return Ok(None),
         (Splitting::Two, HopProtocol::Tcp) => SplitMode::Two,
         (Splitting::Three, HopProtocol::Tcp) => SplitMode::ThreeTcp,

@@ -41,7 +41,7 @@ impl NetworkSpec {
         };
         let platforms = platforms(place, raw)?;
         Ok(Self {
-            // The sum, since a list of platforms may stand without `terminals`.
+            // The sum, because a list of platforms needs no `terminals`.
             terminals: one("terminals", Some(platforms.iter().sum()))?,
             platforms,
             servers: one("servers", raw.servers)?,
@@ -64,7 +64,7 @@ impl NetworkSpec {
         [server_side, client_side]: [bool; 2],
     ) -> Result<(), FileError> {
         let Self { terminals, servers, clients, return_channels, mesh, .. } = *self;
-        // In 64 bits, since each may be 100,000.
+        // In 64 bits, because each may be 100,000.
         let all = u64::from(terminals) * u64::from(clients);
         place.check(all <= u64::from(MOST_NODES), "clients", clients, "100,000 in all")?;
         let good = servers == 1 || server_side;
@@ -72,12 +72,12 @@ impl NetworkSpec {
         let good = clients == 1 || client_side;
         place.check(good, "clients", clients, "1, or links to them: [client-side]")?;
         let fewest = self.platforms.iter().copied().min().unwrap_or(0);
-        // A channel that no terminal uses is most likely a mistake.
+        // A channel without a terminal is most likely a mistake.
         let good = return_channels <= fewest && !(mesh && return_channels > 0);
         let expected = "at most the terminals of a platform; 0 in a mesh";
         place.check(good, "return-channels", return_channels, expected)?;
         let carriers = self.carrier_rates.len();
-        // Rates are assigned in turn, so what exceeds the terminals would have no effect.
+        // Rates are assigned in turn, so those beyond the terminals would have no effect.
         let good = carriers <= terminals as usize && !(carriers > 0 && return_channels > 0);
         let expected = "at most one for each terminal; none with return-channels";
         place.check(good, "carrier-rates", format!("a list of {carriers}"), expected)?;
@@ -103,7 +103,7 @@ fn platforms(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileE
             Ok((0..*count).map(|number| each + u32::from(number < more)).collect())
         }
         Some(RawPlatforms::Terminals(list)) => {
-            // In 64 bits, since none of the numbers has been checked yet.
+            // In 64 bits, because the numbers are not checked yet.
             let sum = list.iter().map(|terminals| u64::from(*terminals)).sum::<u64>();
             let good = !list.is_empty() && list.iter().all(|terminals| *terminals > 0);
             let value = || quoted(format!("{list:?}"));

@@ -56,7 +56,7 @@ impl StudySettings {
         document: &TomlDocument<'_>,
         cases: &[ScenarioCase],
     ) -> Result<Self, FileError> {
-        // Unknown keys have been refused by now: the cases were read first.
+        // The cases were read first, and have refused unknown keys.
         let raw: RawStudy = document.read()?;
         let place = KeyContext::file(document);
         let back_ends = raw.back_ends.unwrap_or_else(|| vec![BackEnd::Sim, BackEnd::Lab]);

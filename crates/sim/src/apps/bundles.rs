@@ -244,7 +244,7 @@ impl BundleTransfer {
             let start = offset == 0;
             let end = offset + size == bytes;
             let total = start.then_some(bytes);
-            // Only the length counts, and every transfer ID has 64 bits (RFC 9174).
+            // Any ID will do: only lengths count, and all IDs have 64 bits (RFC 9174 §5.2.2).
             let segment = TcpclMessage::XferSegment {
                 start,
                 end,

@@ -147,7 +147,7 @@ impl FtpTransfer {
                 };
                 let data = world.open(me, &self.path, closer, None);
                 (self.data, self.step) = (Some(data), FtpStep::Connecting);
-                // The SYN would otherwise wait for data, and the client connects before it asks for the file.
+                // Sends the SYN without data, because the client connects before it asks for the file.
                 world.connect_now(data);
             }
             FtpStep::Connecting => {}

@@ -81,7 +81,7 @@ impl MailTransfer {
     /// Queues the commands of the next message.
     fn compose(&mut self) {
         if self.pipelining {
-            // DATA may only end a group (RFC 2920 §3.1), so the message waits for its reply.
+            // DATA must end its group (RFC 2920 §3.1), so the message waits for the reply.
             let sum = |of: fn(&ExchangeSizes) -> u64| ENVELOPE.iter().map(of).sum();
             let turn =
                 ExchangeSizes { request: sum(|turn| turn.request), reply: sum(|turn| turn.reply) };

@@ -61,7 +61,7 @@ impl App for RequestReply {
                 }
             }
             AppNotice::Wake(_) => {
-                // The time of a request does not include the pause before it.
+                // The time of a request excludes the pause before it.
                 self.start = world.now();
                 if let Some(talk) = self.talk {
                     self.ask(world, talk);

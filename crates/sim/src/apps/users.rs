@@ -111,7 +111,7 @@ impl WebUsers {
 
     fn connect(&mut self, world: &mut World, me: AppId, request: UserRequest) {
         let UserRequest { path, begin, reply } = request;
-        // One request for each connection, which the server closes after its reply, as in HTTP/1.0.
+        // One request per connection, which the server closes after its reply, as in HTTP/1.0.
         let talk = world.open(me, &self.paths[path], FirstCloser::Server, None);
         world.send_request(talk, ExchangeSizes { request: self.request, reply });
         self.waiting.insert(talk, (begin, reply));
@@ -148,7 +148,7 @@ impl App for WebUsers {
                     world.wake_at(me, self.start, 0);
                 }
             }
-            // The first request comes after a pause, too: a Poisson process has no event at its start.
+            // A pause precedes the first request, too: a Poisson process has no event at its start.
             AppNotice::Wake(0) => {
                 world.begin(me);
                 self.schedule_next(world, me);
@@ -172,7 +172,7 @@ impl App for WebUsers {
             AppNotice::Wake(_) => self.over = true,
             AppNotice::Connected(_) | AppNotice::RequestArrived(_) | AppNotice::Datagram(_) => {}
         }
-        // Requests that began in time are waited for.
+        // Waits for requests that began in time.
         if self.over && self.waiting.is_empty() && self.awaiting_name.is_empty() {
             world.set_done(me);
         }

@@ -151,7 +151,7 @@ impl World {
 
     /// Sends the SYN now, before the first request.
     pub fn connect_now(&mut self, talk: SlabKey) {
-        // After any change the sockets are serviced, which sends the SYN.
+        // Any change services the sockets, which sends the SYN.
         self.change(talk, |_| {});
     }
 
@@ -209,7 +209,7 @@ impl World {
     /// Marks an application as finished.
     pub fn set_done(&mut self, app: AppId) {
         let tally = &mut self.tallies[app.index()];
-        // The first time counts: it ends the time over which links are measured.
+        // Only the first call counts: it may end the time over which links are measured.
         if !tally.done {
             tally.done = true;
             self.done_at = self.now;

@@ -118,7 +118,7 @@ impl World {
         };
         let is_full = self.waiting(lane) + packet as u64 > most.get();
         let Some(gateway) = self.gateway(node) else { return };
-        // Only changes are passed on, because the call below visits each session.
+        // Passes on only changes, because each call visits every session.
         if core::mem::replace(&mut gateway.below.is_full, is_full) == is_full {
             return;
         }

@@ -73,7 +73,7 @@ impl World {
         let cut = self
             .talks
             .get(client)
-            // A reply that has come in full does not suffer from the way in which its connection ends.
+            // A complete reply does not suffer from how its connection ends.
             .filter(|talk| talk.cache.as_ref().is_some_and(|cache| cache.awaited > 0));
         if let Some(key) = cut.and_then(|talk| talk.sockets[1])
             && let Some(socket) = self.sockets.get_mut(key)

@@ -70,7 +70,7 @@ pub(super) struct PendingStream {
 }
 
 pub(super) fn address(node: NodeId) -> SocketAddr {
-    // In 10.0.0.0/8, which leaves 24 bits for the node: `node_at` reads them back.
+    // 10.0.0.0/8 leaves 24 bits for the node, which `node_at` reads back.
     SocketAddr::from((Ipv4Addr::from(0x0a00_0000 | node.0), PORT))
 }
 

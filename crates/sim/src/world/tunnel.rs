@@ -71,7 +71,7 @@ fn packet_identity(bytes: &[u8]) -> Vec<u8> {
     let mut name = bytes[..bytes.len().min(IDENTITY_BYTES)].to_vec();
     let is_v6 = name.first().is_some_and(|first| first >> 4 == 6);
     if let Some(class) = name.get_mut(1) {
-        // IPv6's traffic class begins four bits earlier, in the first byte.
+        // IPv6's traffic class begins four bits earlier, so ECN is in bits 4 and 5 here.
         *class &= if is_v6 { 0xcf } else { 0xfc };
     }
     if let Some(checksum) = name.get_mut(10..12).filter(|_| !is_v6) {

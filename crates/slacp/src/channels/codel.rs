@@ -43,7 +43,7 @@ impl CoDelParams {
     }
 }
 
-/// The state of RFC 8289 §5.1, per queue.
+/// The state of RFC 8289 §5.2, per queue.
 #[derive(Debug, Default)]
 pub(crate) struct CoDel {
     /// The time at which the wait will have exceeded the target for a full interval.

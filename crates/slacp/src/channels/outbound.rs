@@ -172,7 +172,7 @@ impl ChannelSender {
         if self.config.discipline == QueueDiscipline::DropTail {
             return None;
         }
-        // RFC 8289 §5.4: no drop if what remains is at most one packet, here one of this size.
+        // RFC 8289 §5.6: no drop if what remains is at most one packet, here one of this size.
         let last = lane.bytes - size <= size;
         lane.codel.should_drop(now, wait, last, law).then_some(DropReason::Aqm)
     }

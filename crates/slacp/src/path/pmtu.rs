@@ -136,6 +136,7 @@ impl PmtuSearch {
             return None;
         }
         if self.raise_at.take().is_some() {
+            // The path may have changed, so the search begins anew (RFC 8899 §5.1.1).
             self.failed = self.most + 1;
         }
         self.next_id += 1;
@@ -187,6 +188,7 @@ impl PmtuSearch {
         self.tries += 1;
         if self.tries == TRIES {
             self.tries = 0;
+            // Only the base is probed at the current size, and it does not pass either.
             if probe.size == self.size {
                 self.fall_back();
             } else {

@@ -122,7 +122,7 @@ pub(crate) fn finish(run: &mut sim::SimulationRun, step: &dyn Fn(u64)) {
     let mut shown = 0;
     loop {
         let more = run.advance();
-        // A run ends early once its applications are done, so its last step makes up for the rest.
+        // A run ends early once its applications are done; the last step then makes up for the rest.
         let now = if more { (run.progress() * STEPS as f64) as u64 } else { STEPS };
         step(now.saturating_sub(shown));
         shown = shown.max(now);

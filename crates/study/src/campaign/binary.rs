@@ -42,7 +42,7 @@ impl ProgramId {
         let mut head = Vec::with_capacity(HEAD);
         file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
         if let Some(id) = build_id(&head) {
-            // The prefixes keep the two kinds apart: a hash of the file is never taken for a build ID.
+            // The prefixes keep build IDs and hashes of files apart.
             return Ok(Self(format!("build-{}", hexadecimal(id))));
         }
         file.seek(SeekFrom::Start(0))?;
@@ -84,7 +84,7 @@ fn build_id(head: &[u8]) -> Option<&[u8]> {
         // `p_offset` and `p_filesz` of the segment.
         let start = long(entry, 8)?;
         let length = long(entry, 32)?;
-        // A segment beyond the part that was read only ends this step: another one may hold the note.
+        // A segment beyond the part that was read is skipped: another one may hold the note.
         let notes = is_note.then(|| head.get(start..start.checked_add(length)?))??;
         build_id_in(notes)
     })

@@ -28,12 +28,12 @@ impl CostEstimates {
     /// Returns the number of seconds that a cell is expected to take: the mean of earlier ones of
     /// its case, or an estimate from the case.
     pub(super) fn of(&self, cell: &Cell, case: &ScenarioCase) -> f64 {
-        // Neither the program nor the content: a changed case takes about as long as it did before.
+        // Without program and content: a changed case takes about as long as before.
         let key = (cell.scenario.clone(), cell.case.clone(), cell.on);
         match (self.known.get(&key), cell.on) {
             (Some((sum, count)), _) => sum / count,
             (None, BackEndName::Sim) => packets(case) * SECONDS_PER_PACKET,
-            // In real time, and a case ends early only if all of its traffic is done.
+            // Real time: a case ends early only if all of its traffic is done.
             (None, BackEndName::Lab) => case.time.as_secs_f64(),
         }
     }
@@ -81,7 +81,7 @@ fn sent(traffic: &FlowTraffic, time: f64, rate: f64) -> f64 {
                 ReplySizes::Pareto { least, most, alpha } if alpha > 1.0 => {
                     (least as f64 * alpha / (alpha - 1.0)).min(most as f64)
                 }
-                // With alpha of 1 or less the mean is infinite without the truncation.
+                // With an alpha of 1 or less, the mean without truncation is infinite.
                 ReplySizes::Pareto { most, .. } => most as f64,
             };
             within(time) / every.as_secs_f64().max(1e-9) * (*request as f64 + size)

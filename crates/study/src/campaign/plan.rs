@@ -168,7 +168,7 @@ impl CampaignPlan {
                 };
                 match (&source.replications, wanted.seeds) {
                     (Replications::Until(rule), None) => cells.extend(round(rule, get)?),
-                    // A given number of seeds takes the place of a stop rule.
+                    // A given number of seeds replaces a stop rule.
                     _ => {
                         cells
                             .extend(source.seeds(wanted.seeds).into_iter().map(|seed| get(seed).0));
@@ -231,7 +231,7 @@ impl CampaignPlan {
             Ok(text) => text,
             Err(cause) => return Err(PlanError::Parse { file, cause }),
         };
-        // Plans have tens of thousands of cells, of which a process may be asked for all.
+        // A map, because a process may be asked for all cells of a large plan.
         let known: BTreeMap<&CellName, &PlannedText> =
             text.cells.iter().map(|cell| (&cell.cell, cell)).collect();
         let mut plan = Self { sources: Vec::new(), binary, cells: Vec::new() };
@@ -279,7 +279,7 @@ impl CampaignPlan {
             source,
             index,
             cost: planned.estimate_s,
-            // Asked for by name: `run` still leaves it out if its own store has the result.
+            // Requested by name; `run` still skips it if its own store has the result.
             done: false,
         })
     }
@@ -308,7 +308,7 @@ fn different(planned: &PlannedText, text: &PlanText) -> PlanError {
 
 /// Checks that names are unique, and that each scenario is for this back end.
 fn check_sources(sources: &[ScenarioSource], on: BackEndName) -> Result<(), PlanError> {
-    // A plan's file and the store refer to a scenario by its name alone.
+    // A plan's file and the store know scenarios only by name.
     let mut names = BTreeSet::new();
     if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
         return Err(PlanError::SameName(twice.name.clone()));
@@ -335,10 +335,10 @@ fn round(
         // A stop rule is applied to the seeds in order, so results behind a gap do not count.
         let Some(result) = result else { break };
         let value = sim::median_of_runs(&[&result.metrics], &rule.name.of, &rule.name.metric);
-        // NaN holds the seed's place, and keeps the interval unknown.
+        // NaN keeps the seed's place, and the interval unknown.
         values.push(value.unwrap_or(f64::NAN));
     }
-    // Such a rule is never satisfied: every case would run to its maximum in vain.
+    // A rule without values is never satisfied, and would run every case to its maximum.
     if !values.is_empty() && values.iter().all(|value| value.is_nan()) {
         let Cell { scenario, case, .. } = cells.swap_remove(0).cell;
         let metric = format!("{}.{}", rule.name.of, rule.name.metric);

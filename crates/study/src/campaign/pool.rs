@@ -14,7 +14,7 @@ pub(crate) fn run_in_order<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, ThreadPoolBuildError> {
-    // Rayon takes 0 for its own choice; threads beyond the number of jobs would only cost their start.
+    // Rayon takes 0 for its own choice; threads without a job would only cost their start.
     let threads = threads.clamp(1, order.len().max(1));
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let done = Mutex::new(Vec::new());
@@ -25,13 +25,13 @@ pub(crate) fn run_in_order<T: Send>(
             let done = &done;
             scope.spawn_fifo(move |_| {
                 let result = work(*index);
-                // `work` has returned before the lock is taken, so a panic leaves no half-written list.
+                // `work` returns before the lock is taken, so a panic leaves no half-written list.
                 done.lock().unwrap_or_else(PoisonError::into_inner).push((*index, result));
             });
         }
     });
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Until here in the order in which they were finished.
+    // They are in the order in which they finished.
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }

@@ -119,7 +119,7 @@ mod figures {
             let value = match value {
                 Number::Finite(value) => value,
                 Number::Other(text) => match text.as_str() {
-                    // Only what `serialize` writes: `parse` alone would also accept finite numbers in quotes.
+                    // Only what `serialize` writes: `parse` alone would accept finite numbers in quotes.
                     "NaN" | "inf" | "-inf" => text.parse().map_err(D::Error::custom)?,
                     _ => return Err(D::Error::custom(format!("{text:?} is not a number"))),
                 },

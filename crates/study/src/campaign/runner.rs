@@ -97,7 +97,7 @@ fn run_cell(
     let start = Instant::now();
     let before = clock::thread_time();
     let work = || back_end.run(&planned.cell, plan.case(planned), step);
-    // Whatever a panic leaves half-done is dropped with the run; the plan is only read.
+    // What a panic leaves half-done is dropped with the run; the plan is only read.
     let metrics = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panic_message(&*panic))?;
     let metrics = metrics.map_err(|failure| failure.to_string())?;
     let PlannedCell { cell, name, content, .. } = planned;

@@ -37,7 +37,7 @@ pub fn select(
     for (number, source) in sources.iter().enumerate() {
         for (index, case) in source.cases.iter().enumerate() {
             let content = CaseHash::of(case);
-            // Not by the cells' names, which depend on the program: results of another one may be shown.
+            // Not by cell names, which depend on the program: results of another one may be shown.
             let own = results.iter().filter(|result| {
                 result.on == on && result.scenario == source.name && result.content == content
             });
@@ -65,7 +65,7 @@ fn chosen(runs: &[(usize, usize, CellResult)], this: ProgramId) -> ProgramId {
     if count(&this) > 0 {
         return this;
     }
-    // In order, so that of two programs with equally many results it is always the same one.
+    // Sorted, so that a tie always chooses the same program.
     let all: BTreeSet<_> = runs.iter().map(|run| &run.2.binary).collect();
     all.into_iter().max_by_key(|binary| count(binary)).cloned().unwrap_or(this)
 }

@@ -121,7 +121,7 @@ impl ResultStore {
 
     /// Reads the times that cells took; files that cannot be read are left out.
     pub fn timings(&self) -> Vec<CellTiming> {
-        // Timings only serve estimates, so a damaged one is not worth an error.
+        // Timings serve only estimates, so a damaged one is not worth an error.
         let names = self.names("timings").unwrap_or_default();
         let read = |name: &CellName| read(&self.path("timings", name)).ok().flatten();
         names.iter().filter_map(read).collect()
@@ -150,7 +150,7 @@ impl ResultStore {
         for entry in entries {
             let name = entry.map_err(at(&path))?.file_name();
             let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            // Files with other names are not the store's, and left alone.
+            // Other names are not the store's, and are ignored.
             names.extend(stem.and_then(|stem| stem.parse::<CellName>().ok()));
         }
         // `read_dir` gives no particular order.
@@ -173,10 +173,10 @@ impl ResultStore {
         // Renamed when it is complete, so that a half-written result is never read.
         let temporary = unfinished.join(format!("{cell}.{}", unique().map_err(at(&unfinished))?));
         let write = || {
-            // A file that exists already would be another process's.
+            // A file that exists would be another process's.
             let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
             file.write_all(&text)?;
-            // Before the rename: after a power cut a name must not lead to an empty file.
+            // Synced before the rename, or a power cut could leave the name with an empty file.
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
             // A rename is durable only once its directory is flushed.

@@ -41,7 +41,7 @@ impl DesignAnswer {
             let of_task = |(file, task): (usize, DesignTask)| {
                 let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
                 let values: Vec<f64> = own.map(|run| value(question, task, run)).collect();
-                // With runs that were not finished, an end of the interval may be infinite.
+                // Unfinished runs may make an end of the interval infinite.
                 let is_known = |interval: &ConfidenceInterval| {
                     interval.low.is_finite() && interval.high.is_finite()
                 };

@@ -47,7 +47,7 @@ pub(crate) fn drive(station: &mut Station, side: &mut impl ConnectionOwner) -> i
             side.handle_timeout(now);
         }
         send(station, side, now)?;
-        // Only after sending, so that the last acknowledgement or reset has left.
+        // After sending, so that the last acknowledgement or reset has left.
         if side.is_over() {
             return Ok(());
         }

@@ -291,7 +291,7 @@ impl ReplyVerifier {
             return Err(GetError::Status { status: response.status });
         }
         let expected = self.object.size().get();
-        // Without a length the object ends with the connection, and `end` counts its bytes.
+        // Without a length the object ends with the connection, and `end` checks its size.
         if let Some(told) = response.length.filter(|told| *told != expected) {
             return Err(GetError::Length { told, expected });
         }

@@ -79,7 +79,7 @@ impl<F: FnMut(&ServedConnection)> ObjectServer<F> {
             self.refusals.extend(answer);
             return;
         }
-        // No reset: the client's SYN comes again, and may find room then.
+        // No reset: the client retransmits its SYN, and may find room then.
         if self.flows.len() >= MOST {
             return;
         }
@@ -153,7 +153,7 @@ impl<F: FnMut(&ServedConnection)> ConnectionOwner for ObjectServer<F> {
                     flow.write();
                     return Some((flow.way, segment));
                 }
-                // Not before it has nothing left to send: a reset leaves after the connection has closed.
+                // Only once it has nothing to send: a reset leaves after the connection has closed.
                 if matches!(flow.tcp.state(), TcpState::Closed | TcpState::Listen) {
                     self.flows.remove(&key);
                 }

@@ -119,14 +119,14 @@ impl ConnectionOwner for StationEnds {
 
     fn next_wake(&self) -> Option<Instant> {
         let timers = self.running.iter().filter_map(RunningEnd::next_wake);
-        // The other station sets `over` from its own thread, which does not wake this one.
+        // The other station's thread sets `over`, which does not wake this one.
         timers.chain([self.sample_at, self.end, self.now + LOOK_INTERVAL]).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         while self.sample_at <= now {
-            // The regular time rather than `now`: waking late must not shift the series.
+            // The regular time, because waking late must not shift the series.
             let at = self.sample_at;
             self.running.iter_mut().for_each(|running| running.sample(at));
             self.sample_at += self.every;
@@ -141,7 +141,7 @@ impl ConnectionOwner for StationEnds {
     }
 
     fn is_over(&self) -> bool {
-        // Relaxed is enough: the records are read only after both threads have been joined.
+        // Relaxed is enough: the records are read only after all threads have been joined.
         let is_over = |running: &RunningEnd| running.end.over.load(Ordering::Relaxed);
         self.now >= self.end || self.running.iter().all(is_over)
     }
@@ -241,7 +241,7 @@ impl RunningEnd {
         {
             self.complete(until);
             if let Some(tcp) = &mut self.tcp {
-                // A close would first deliver what is queued, and nobody waits for that any more.
+                // A reset, because after a close the sender would go on.
                 tcp.abort(now);
             }
         }
@@ -283,7 +283,7 @@ impl RunningEnd {
         if finished {
             tcp.close();
         }
-        // Before the abort is looked at: a connection that breaks after its last byte has done its work.
+        // Before the abort: a connection that breaks after its last byte has not failed.
         let whole = self.end.amount == TransferAmount::Bytes(self.seen.bytes);
         if !self.end.sends && whole && self.seen.complete.is_none() {
             self.complete(now);

@@ -69,7 +69,7 @@ impl DatagramSource {
         origin: Instant,
         end: Instant,
     ) -> Result<AppStats, LabRunError> {
-        // Bound before the sender starts, or the first datagrams would find no socket.
+        // Bound first, or the sender's first datagrams would find no socket.
         let receiver = self.to.run(|| UdpSocket::bind(os::any_address(0)))?;
         receiver.set_read_timeout(Some(LOOK_INTERVAL))?;
         let to = SocketAddr::new(to, receiver.local_addr()?.port());
@@ -96,7 +96,7 @@ impl DatagramSource {
         let mut number = 0u64;
         loop {
             let sent = ByteCount::new(number * self.size as u64);
-            // From the start, not from the datagram before: waking late must not lower the rate.
+            // Counted from the start, because waking late must not lower the rate.
             let due = start + self.rate.time_to_send(sent);
             if due >= stop {
                 return Ok(number);
@@ -118,7 +118,7 @@ impl DatagramSource {
         while clock::now() < until {
             let length = match socket.recv(&mut buffer) {
                 Ok(length) => length,
-                // The read timed out, which only serves to check the time.
+                // A time-out, whose only purpose is to check the time.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return Err(error),
             };

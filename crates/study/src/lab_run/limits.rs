@@ -125,7 +125,7 @@ fn check_gateways(case: &ScenarioCase, gateways: &GatewaysSpec) -> Checked {
     forbid(gateways.return_rate.is_some(), key("return-rate"), why)?;
     let why = "the lab's pair neither compresses nor gathers";
     forbid(gateways.compression != CompressionSpec::default(), "gateways", why)?;
-    // Whole packets cross, so these gateways have no TCP towards hosts.
+    // Whole packets cross, so the gateways have no TCP towards hosts.
     if gateways.split == SplitMode::Packets {
         return Ok(());
     }

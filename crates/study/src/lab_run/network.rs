@@ -20,7 +20,7 @@ pub(super) fn preset(case: &ScenarioCase) -> Preset {
         forward: hop(&case.hop.forward),
         ret: hop(&case.hop.ret),
         mtu: case.hop.mtu,
-        // `can_run` has refused more, so the default is never taken.
+        // Never the default, because `can_run` has refused more.
         terminals: u8::try_from(case.network.terminals).unwrap_or(Preset::MOST_TERMINALS),
         dama: case.hop.dama.clone(),
         terrestrial: side(&case.server_side, case.network.servers),

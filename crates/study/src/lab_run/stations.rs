@@ -77,7 +77,7 @@ impl Stations {
         let client = stage.client(number);
         // The transfers of a station are told apart by their ports.
         let order = self.transfers.len() as u16;
-        // `can_run` admits 64 applications, so neither range of ports overflows.
+        // `can_run` admits 64 applications, so the ports do not overflow.
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
         let key = meter::fresh_key()?;
@@ -102,7 +102,7 @@ impl Stations {
         if let Some(address) = self.addresses.get(&node) {
             return Ok(*address);
         }
-        // Not the host's own address: its kernel would answer our segments with resets.
+        // Not the host's own address, because its kernel would answer our segments with resets.
         let spare = stage.lab.node(node).run(|| spare_addresses(LAN_DEVICE))?;
         let missing = || StationError::NoAddress { device: LAN_DEVICE.to_owned() };
         let address = spare.into_iter().find(IpAddr::is_ipv4).ok_or_else(missing)?;

@@ -45,7 +45,7 @@ impl CaseInLab<'_> {
             self.case.flows.iter().filter(|flow| matches!(flow.traffic, FlowTraffic::Page { .. }));
         for flow in pages {
             let HostTcp::Kernel(controls) = limits::hosts_of(self.case, flow) else { continue };
-            // In a thread of its own, since `run_application` moves the calling one to the client's host.
+            // On another thread, because `run_application` moves its thread to the client's host.
             let warming = thread::scope(|scope| {
                 let all = scope.spawn(|| self.run_application(flow, 0, controls, Duration::ZERO));
                 all.join().map_err(|_| LabRunError::Panicked)?
@@ -65,7 +65,7 @@ impl CaseInLab<'_> {
         controls: [CongestionControl; 2],
         start: Duration,
     ) -> Result<AppStats, LabRunError> {
-        // The key is part of an object's URL: what fills a cache and what is measured must have the same.
+        // The key is part of an object's URL, so filling and measuring must use the same one.
         let key = self.cached.map_or_else(meter::fresh_key, Ok)?;
         let client = self.lab.node(self.client(number)).clone();
         client.enter()?;
@@ -128,7 +128,7 @@ impl Application<'_> {
         let [client, server] = &self.controls;
         let options = BulkOptions {
             directions: if up { Directions::Upload } else { Directions::Download },
-            // That of the sender, which is the only one with data to control.
+            // The sender's, because only it has data to control.
             congestion_control: Some(if up { client } else { server }.clone()),
             limit: Some(time + lag),
             ..BulkOptions::new(self.stage.server, FlowAmount::Bytes(bytes), self.key)

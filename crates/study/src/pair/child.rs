@@ -49,7 +49,7 @@ impl GatewayProcess {
             Err(cause) => return Err(PairError::Start { name, cause }),
         };
         let lines = lines_of(process.stdout.take().expect("stdout is piped"));
-        // Read all along: a child that fills the pipe would block.
+        // Read continuously, because a child that fills the pipe blocks.
         let complaints = thread::spawn({
             let stderr = process.stderr.take().expect("stderr is piped");
             move || tail_of(stderr)
@@ -154,7 +154,7 @@ impl GatewayProcess {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
-        // Not asked to end first: it still runs only if something has failed before `stop`.
+        // Killed at once: a caller that needs an orderly end calls `stop`.
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = self.process.kill();
             let _ = self.process.wait();
@@ -164,7 +164,7 @@ impl Drop for GatewayProcess {
 
 fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
-    // A thread, since reading from a pipe has no time limit.
+    // On a thread, because reading from a pipe has no time limit.
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if sender.send(line).is_err() {

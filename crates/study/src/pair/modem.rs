@@ -129,7 +129,7 @@ impl ModemServer {
         let modem = Modem::new(settings, fixed.metrics(BitRate::default()));
         let listener = lab.node(node).run(|| -> io::Result<StdListener> {
             let listener = StdListener::bind(MODEM)?;
-            // The gateway accepts nothing less (RFC 5082): a modem is one hop away.
+            // By default the gateway accepts only a TTL of 255 from its modem (RFC 5082).
             SockRef::from(&listener).set_ttl_v4(MOST_HOPS)?;
             listener.set_nonblocking(true)?;
             Ok(listener)
@@ -144,7 +144,7 @@ impl ModemServer {
 
     /// Reports a rate towards the hub, which is the only destination.
     fn report_rate(&mut self, rate: BitRate) {
-        // Locally administered, as the bit of value 2 says, so it is the address of no real device.
+        // A locally administered address (bit 2), so that it is not a real device's.
         let mac = LinkAddress::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
         let how = ReachableDestination { metrics: self.fixed.metrics(rate), networks: Vec::new() };
         self.modem.set_destination(mac, how);
@@ -161,7 +161,7 @@ impl ModemServer {
         let mut ticks = self.fixed.ticks();
         loop {
             let (router, _) = listener.accept().await?;
-            // Nagle's algorithm would hold a report back until the one before is acknowledged.
+            // Nagle's algorithm would delay a report until the last one is acknowledged.
             router.set_nodelay(true)?;
             if self.modem.handle_connected(clock::now()) {
                 // Any error ends the session only; the modem then waits for the next router.
@@ -246,7 +246,7 @@ impl ModemLink {
     /// part of the difference between the queue and its target.
     fn offer(&self, granted: BitRate, waiting: u64) -> BitRate {
         let payload = u64::from(self.frames.cell.payload.max(1));
-        // Rounded, since the rate of whole cells is not a whole number of bit/s.
+        // Rounded, because the rate of whole cells is not a whole number of bit/s.
         let granted = granted.bytes_in(self.frames.superframe()).get() + payload / 2;
         let granted = i64::try_from(granted / payload).unwrap_or(i64::MAX);
         let waiting = i64::try_from(waiting).unwrap_or(i64::MAX);

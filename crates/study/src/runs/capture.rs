@@ -90,7 +90,7 @@ impl SimCapture {
 
     /// Ends the capture and completes the file.
     pub(super) fn finish(self, run: &mut SimulationRun) -> Result<(), CaptureError> {
-        // The tap shares the file; without it nothing is written behind the flush.
+        // The tap shares the file; without it nothing is written after the flush.
         drop(run.world.take_tap());
         let mut inner = self.file.borrow_mut();
         let failed = inner.failed.take();

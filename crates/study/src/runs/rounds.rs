@@ -161,7 +161,7 @@ impl<'a> CaseRuns<'a> {
 
     fn into_runs(mut self) -> impl Iterator<Item = (RunJob<'a>, RunOutcome)> {
         if let StopDecision::Enough(count) = self.need() {
-            // The last round may have made more runs than the rule turned out to need.
+            // The last round may have made more runs than the rule needs.
             self.outcomes.truncate(count);
         }
         let file = self.file;

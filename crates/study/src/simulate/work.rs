@@ -94,7 +94,7 @@ impl App for TaskClient {
             }
             AppNotice::ExchangeDone(talk) => self.answered(world, me, talk),
             AppNotice::Ended { talk, whole } => {
-                // A connection that has had all its turns is no longer open, and its end is no failure.
+                // A connection that has had all its turns is not in `open`, and its end is no failure.
                 if !whole && self.open.remove(&talk).is_some() {
                     world.record_failure(me);
                     world.set_done(me);

@@ -68,7 +68,7 @@ pub fn statements(comparison: &PublishedComparison<'_>) -> TextTable {
     ]);
     for TrendBeside { trend, pairs, verdict } in &comparison.trends {
         let heads = [&trend.place, &trend.says].map(Clone::clone);
-        // The statement is written in the row of its first pair only.
+        // Only the row of the first pair has the statement.
         let rest = [const { String::new() }; 2];
         for (heads, pair) in [heads].into_iter().chain(std::iter::repeat(rest)).zip(pairs) {
             let is_first = !heads[0].is_empty();

@@ -37,7 +37,7 @@ pub(super) fn divide_fairly(demands: &[WeightedDemand], room: u64) -> Vec<u64> {
     let mut shares = vec![0; demands.len()];
     for index in order {
         let WeightedDemand { wanted, weight } = demands[index];
-        // Weights of zero get nothing instead of dividing by zero.
+        // If all remaining weights are zero, their shares are, too.
         let fair = left * u128::from(weight) / weights.max(1);
         let share = u128::from(wanted).min(fair);
         shares[index] = share as u64;

@@ -72,7 +72,7 @@ impl FromStr for AccessLimits {
 
 impl fmt::Display for AccessLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Blanks separate the words of a choice, so a size must have none.
+        // Spaces separate the words, so sizes are written without them.
         let word = |bytes: ByteCount| bytes.to_string().replace(' ', "");
         write!(f, "head={} backlog={} load={}", word(self.head), word(self.backlog), self.load)
     }

@@ -40,7 +40,7 @@ impl Contender {
 
     /// Draws one of `carriers`.
     pub(in crate::dama) fn carrier(&mut self, carriers: u32) -> u32 {
-        // A single carrier takes no draw, which leaves the later random numbers as they are.
+        // No draw for a single carrier, so that later random numbers stay as they were.
         if carriers > 1 { self.dice.below(carriers.into()) as u32 } else { 0 }
     }
 
@@ -133,7 +133,7 @@ impl<P: CarriedPacket> SatelliteTerminal<P> {
         let begin = |slot| self.frames.slot_begin(self.origin, frame, slot);
         let reception = ReceptionTime { from: begin(slot), until: begin(slot + 1) };
         let struck = self.is_hit(reception);
-        // Asked even for a burst that was struck: the channel's state goes on with every burst.
+        // Asked even after a hit, because the channel's state advances with every burst.
         let lost = self.channel.loses(self.frames.cell.wire as usize, reception, || dice.chance());
         struck || lost
     }

@@ -26,7 +26,7 @@ pub(super) fn combine(
     // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
-    // Without a count the product exceeds 64 bits.
+    // The product has overflowed.
     let found = count.map_or_else(|| "too many".to_owned(), |count| count.to_string());
     let expected = format!("1 to {MOST}");
     place.check(few, "factor", format!("{found} combinations"), expected)?;
@@ -55,7 +55,7 @@ fn axes(factors: &[Factor]) -> BTreeMap<usize, usize> {
 
 /// Returns the independent factor that decides the level of this one.
 fn axis_of(factors: &[Factor], mut number: usize) -> usize {
-    // Ends, because a factor varies only with one that comes before it.
+    // Ends, because a factor varies only with an earlier one.
     while let Some(with) = factors[number].with {
         number = with;
     }

@@ -83,7 +83,7 @@ fn levels(
     let (count, key) = match (&raw.levels, &raw.values) {
         (Some(levels), _) => (levels.len(), "levels"),
         (_, Some(values)) => (values.len(), "values"),
-        // The values of a range are counted where they are computed.
+        // A range counts its values where it computes them.
         _ => (1, "range"),
     };
     let good = (1..=MOST).contains(&count);
@@ -145,7 +145,7 @@ fn partner(
     levels: &[LevelSpec],
     earlier: &[Factor],
 ) -> Result<usize, FileError> {
-    // Among earlier factors only, so that none varies with itself in a circle.
+    // Only earlier factors, so that there are no cycles.
     let Some(number) = earlier.iter().position(|factor| factor.name == with) else {
         let names: Vec<_> = earlier.iter().map(|factor| quoted(&factor.name)).collect();
         let expected = match &names[..] {
@@ -157,7 +157,7 @@ fn partner(
     let theirs = earlier[number].levels.len();
     let ours = levels.len();
     let value = format!("{with:?}, which has {theirs} levels and this factor {ours}");
-    // They vary level by level, so each needs its counterpart.
+    // They vary together, so each level needs a counterpart.
     place.check(theirs == ours, "with", value, "as many levels of both")?;
     Ok(number)
 }
@@ -173,7 +173,7 @@ enum LevelLabel<'a> {
 impl<'a> LevelLabel<'a> {
     fn read(place: &KeyContext<'_>, raw: &'a RawFactor) -> Result<Self, FileError> {
         let Some(label) = raw.label.as_deref() else { return Ok(Self::Factor(&raw.name)) };
-        // Without the value all levels would have one name; a partner's levels already tell the cases apart.
+        // Without values all levels have one name, unless a partner's levels tell the cases apart.
         let good = label.contains("{}") || (label.is_empty() && raw.with.is_some());
         let expected = "a text with {} for the value; \"\" in a factor that varies with another";
         place.check(good, "label", quoted(label), expected).map(|()| Self::Pattern(label))

@@ -33,7 +33,7 @@ pub(super) fn values(
             let read = WrittenQuantity::read(place, "step", step)?;
             read.check_unit(place, "step", step, &from)?;
             let linear = range.scale == Scale::Linear;
-            // Equal ratios follow from no difference.
+            // A step is a difference, and a log scale has equal ratios.
             place.check(linear, "scale", quoted("log"), "count instead of step with it")?;
             (steps(place, [from.number, to.number], &read, step)?, from.whole && read.whole)
         }
@@ -56,9 +56,9 @@ fn steps(
     // A step that divides the range up to rounding reaches its end.
     let last = ((to - from) / step.number * (1.0 + 1e-12) + 1e-9).floor();
     let expected = format!("a step with at most {MOST} values");
-    // Before they are built: a tiny step makes more values than memory holds.
+    // Counted first: a tiny step makes more values than fit in memory.
     place.check(last < MOST as f64, "step", written, expected)?;
-    // Rounded, or 0.1 and two steps of 0.1 would be written 0.30000000000000004.
+    // Rounded, or 0.1 and two steps of 0.1 would be 0.30000000000000004.
     Ok((0..=last as u32).map(|number| round(from + f64::from(number) * step.number, 12)).collect())
 }
 
@@ -90,7 +90,7 @@ fn spread(
 
 fn setting(number: f64, unit: Option<&str>, whole: bool) -> OptionValue {
     match unit {
-        // A number that is written as a text stays one, since keys may accept nothing else.
+        // A number written as a text stays a text, because its key may accept nothing else.
         Some("") => OptionValue::Text(format!("{number}")),
         Some(unit) => OptionValue::Text(format!("{number} {unit}")),
         None if whole => OptionValue::Whole(number.round() as i64),

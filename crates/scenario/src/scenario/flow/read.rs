@@ -68,7 +68,7 @@ pub(in super::super) fn read_all(
             _ => vec![flow],
         };
         for flow in flows {
-            // Checked with the numbers of platforms appended, by which names may come to clash.
+            // Checked with the platform's number appended, which may cause a clash.
             let is_new = all.iter().all(|other| other.name != flow.name);
             place.check(is_new, "name", quoted(&flow.name), "a name that no earlier flow has")?;
             all.push(flow);
@@ -82,14 +82,14 @@ impl ScenarioFlow {
         let name = &raw.name;
         let good = !name.is_empty()
             && name.len() <= 64
-            // No `+` and no `.`, which join subjects and metrics elsewhere: `forward+return`.
+            // Without `+` and `.`, which join subjects and metrics elsewhere: `forward+return`.
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
         place.check(good, "name", quoted(name), "1 to 64 letters, digits, - and _")?;
         let count = raw.count.unwrap_or(1);
         place.check((1..=MOST_COUNT).contains(&count), "count", count, "1 to 100,000")?;
         fitting(place, raw)?;
         let client = raw.tcp.clone().unwrap_or_else(|| "default".to_owned());
-        // Both ends of a connection alike, unless the file tells them apart.
+        // Both ends have the same settings unless the file says otherwise.
         let server = raw.server_tcp.clone().unwrap_or_else(|| client.clone());
         Ok(Self {
             name: name.clone(),
@@ -140,7 +140,7 @@ fn fitting(place: &KeyContext<'_>, raw: &RawFlow) -> Result<(), FileError> {
         ("bundle", raw.bundle.is_some()),
         ("window", raw.window.is_some()),
     ];
-    // A key of another kind would otherwise have no effect, without a word.
+    // A key of another kind would silently have no effect.
     let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
     odd.map_or(Ok(()), |(key, _)| {
         let expected = format!("a key that a flow of kind {kind:?} has: {}", keys.join(", "));
@@ -283,7 +283,7 @@ fn objects(place: &KeyContext<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileErro
             Some((times, size)) => (times.trim().parse().ok(), size),
             None => (Some(1), text.as_str()),
         };
-        // Checked before they are added: a typing error must not fill the memory.
+        // Checked first, because a typing error must not fill the memory.
         let good = times.filter(|times| (1..=MOST_OBJECTS - all.len()).contains(times));
         let expected = "a size, or \"6 x 10 kB\"; 10,000 objects in all";
         let times = good.ok_or_else(|| place.wrong_value("objects", quoted(text), expected))?;
@@ -307,7 +307,7 @@ fn every(place: &KeyContext<'_>, raw: &RawFlow) -> Result<Duration, FileError> {
     let every = place.time("every", raw.every)?;
     let every =
         every.ok_or_else(|| place.missing_key("every", "a duration, such as \"100 ms\""))?;
-    // Requests without time in between would be endless at the first instant.
+    // With a pause of zero, requests would never get past the first instant.
     let good = every >= Duration::from_micros(1);
     place.check(good, "every", format_duration(every), "1 us or more").map(|()| every)
 }
@@ -335,7 +335,7 @@ fn pareto(words: &str) -> Option<ReplySizes> {
     for word in words.split_whitespace() {
         let (name, value) = word.split_once('=')?;
         match name {
-            // An unreadable value counts as missing, and refuses the whole text below.
+            // An unreadable value counts as missing, and the whole text is refused below.
             "least" => least = value.parse::<ByteCount>().ok(),
             "most" => most = value.parse::<ByteCount>().ok(),
             "alpha" => alpha = value.parse::<f64>().ok(),

@@ -68,7 +68,7 @@ impl MetricName {
         let known = METRICS.iter().any(|(name, _)| *name == metric);
         let names: Vec<_> = METRICS.iter().map(|(name, _)| *name).collect();
         place.check(known, "metric", quoted(metric), format!("one of {}", names.join(", ")))?;
-        // One case with such a flow is enough: cases may differ in their flows.
+        // One case with this flow is enough, because cases may differ in their flows.
         let mut flows = cases.iter().flat_map(|case| &case.flows).map(|flow| &flow.name[..]);
         let known = PARTS.contains(&of) || flows.any(|flow| flow == of);
         let expected = format!("the name of a flow, or one of {}", PARTS.join(", "));

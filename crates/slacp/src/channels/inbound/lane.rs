@@ -236,6 +236,7 @@ impl InboundLane {
     /// Gives up the first run of missing packets and returns it.
     pub(super) fn give_up(&mut self) -> Range<u64> {
         let Some((start, gap)) = self.missing.pop_first() else { return 0..0 };
+        // Their parts will never be completed, and would go on holding memory.
         while let Some((&sequence, _)) = self.partial.range(start..gap.end).next() {
             self.remove_partial(sequence);
         }
