@@ -66,9 +66,9 @@ fn counts_are_those_of_tshark() {
         // packet. In a busy connection it takes repairs for reordered packets, even those it has
         // seen before. We remember what was seen and when each hole opened. The sums are the same,
         // and the lab's link does not reorder.
-        let again = to.retransmitted_packets + to.repair_packets;
+        let again = to.retransmitted_packets + to.repair_packets.unwrap();
         let told = theirs["retransmissions"][0] + theirs["out_of_order"][0];
-        assert_eq!((again as f64, to.reordered_packets), (told, 0), "{name}");
+        assert_eq!((again as f64, to.reordered_packets), (told, Some(0)), "{name}");
     }
 }
 
@@ -187,8 +187,8 @@ fn assert_clean(name: &str, it: &ConnectionReport) {
         let losses = [
             direction.retransmitted_packets,
             direction.retransmitted_bytes,
-            direction.repair_packets,
-            direction.reordered_packets,
+            direction.repair_packets.unwrap_or_default(),
+            direction.reordered_packets.unwrap_or_default(),
             direction.duplicate_acks,
             direction.syn_retransmissions,
             direction.fin_retransmissions,
@@ -228,6 +228,8 @@ fn packets_without_time_stamps_have_no_times() {
     assert_eq!((it.start, it.lasted, it.handshake), (None, None, None));
     let to = it.b_to_a;
     assert_eq!((to.rtt, to.goodput, to.throughput, to.idle), (None, None, None, None));
+    // A repair and a packet that was overtaken differ only in time.
+    assert_eq!((to.repair_packets, to.reordered_packets), (None, None));
 }
 
 #[test]

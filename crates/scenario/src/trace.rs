@@ -67,7 +67,8 @@ pub(crate) fn parse_values<T: TraceValue>(text: &str) -> Result<Trace<T>, TraceF
 /// program's.
 fn foreign<T: TraceValue>(text: &str, cause: TraceError, or: &'static str) -> TraceFault {
     // A file that begins well is ours, and needs no explanation of the format.
-    let first = text.lines().position(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let first =
+        text.lines().position(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
     let wrong = match cause {
         TraceError::Unreadable { line, .. } | TraceError::NoValue { line, .. } => Some(line),
         _ => None,
@@ -88,7 +89,13 @@ mod tests {
     #[test]
     fn formats_of_others_are_refused_with_ours() {
         let rates = |text| parse_rates(text).unwrap_err().to_string();
-        let others = ["0 12.5\n1 13.1\n", "# seconds mbps\n0.0,12.5\n", "time,mbps\n0,9\n", "{\n"];
+        let others = [
+            "0 12.5\n1 13.1\n",
+            "# seconds mbps\n0.0,12.5\n",
+            "  # mbps\n12.5\n",
+            "time,mbps\n0,9\n",
+            "{\n",
+        ];
         for text in others {
             let error = rates(text);
             assert!(error.contains("like \"0s 50 Mbit/s\", or a mahimahi trace"), "{error}");

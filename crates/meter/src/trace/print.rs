@@ -115,8 +115,8 @@ const ROWS: [Row; 37] = [
         retransmitted(report.retransmitted_packets, report.retransmitted_bytes)
     }),
     ("    needlessly", |report| some(report.needless_packets).map(|count| count + " packets")),
-    ("  repairs", |report| retransmitted(report.repair_packets, report.repair_bytes)),
-    ("  reordered", |report| some(report.reordered_packets).map(|count| count + " packets")),
+    ("  repairs", |report| retransmitted(report.repair_packets?, report.repair_bytes?)),
+    ("  reordered", |report| some(report.reordered_packets?).map(|count| count + " packets")),
     ("  not in the capture", |report| (report.missed_bytes > 0).then(|| size(report.missed_bytes))),
     ("MSS, largest payload", |report| {
         let mss = report.mss.map(|mss| mss.to_string());
@@ -257,9 +257,9 @@ fn fields(
         count(report.retransmitted_packets),
         count(report.retransmitted_bytes),
         count(report.needless_packets),
-        count(report.repair_packets),
-        count(report.repair_bytes),
-        count(report.reordered_packets),
+        report.repair_packets.and_then(count),
+        report.repair_bytes.and_then(count),
+        report.reordered_packets.and_then(count),
         count(report.duplicate_acks),
         count(report.sack_blocks),
         count(report.dsacks),

@@ -105,12 +105,12 @@ pub struct DirectionReport {
     /// Retransmissions of data that the receiver had already acknowledged by ACK or SACK.
     pub needless_packets: u64,
     /// Packets that fill a hole at least a round trip late: retransmissions of data lost before the
-    /// capture point.
-    pub repair_packets: u64,
+    /// capture point. `None` without times, like the two below.
+    pub repair_packets: Option<u64>,
     /// Payload bytes of the repairs.
-    pub repair_bytes: u64,
-    /// Packets with payload that others overtook.
-    pub reordered_packets: u64,
+    pub repair_bytes: Option<u64>,
+    /// Packets with payload that others overtook: those that fill a hole sooner.
+    pub reordered_packets: Option<u64>,
     /// Bytes acknowledged but missing from the capture.
     pub missed_bytes: u64,
 
@@ -171,6 +171,7 @@ impl DirectionReport {
     pub(super) fn forget_times(&mut self) {
         // The maximum stays: it depends only on the order of packets.
         self.outstanding_mean_bytes = None;
+        (self.repair_packets, self.repair_bytes, self.reordered_packets) = (None, None, None);
         (self.window_limited, self.zero_window) = (None, None);
         (self.rtt, self.timestamp_rtt) = (None, None);
         (self.first_data, self.last_data) = (None, None);

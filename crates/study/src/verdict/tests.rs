@@ -212,4 +212,7 @@ fn a_time_that_a_run_does_not_have_is_longer_than_any() {
     let values = runs.values("a", "ftp", "time-median-s").unwrap().unwrap();
     assert_eq!(values, [1.0, f64::INFINITY, f64::INFINITY]);
     assert!(runs.values("a", "ftp", "goodput-mbit/s").is_err());
+    let runs = CaseRunMetrics(vec![("a", &metrics), ("b", &[])]);
+    assert_eq!(runs.values("b", "ftp", "time-median-s").unwrap().unwrap(), [f64::INFINITY]);
+    assert!(runs.values("b", "ftp", "time-mean-s").is_err());
 }

@@ -378,7 +378,8 @@ proptest! {
         prop_assert_eq!(it.payload_bytes, sent);
         prop_assert_eq!(it.unique_bytes, bytes.len() as u64);
         prop_assert_eq!(it.retransmitted_bytes, sent - bytes.len() as u64);
-        let fates = it.retransmitted_packets + it.repair_packets + it.reordered_packets;
+        let late = it.repair_packets.unwrap() + it.reordered_packets.unwrap();
+        let fates = it.retransmitted_packets + late;
         prop_assert!(fates <= it.data_packets);
         prop_assert_eq!(it.retransmitted_bytes > 0, it.retransmitted_packets > 0);
     }
