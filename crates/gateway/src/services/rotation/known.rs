@@ -227,6 +227,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+    use os::testkit::durable_steps;
+
     use super::*;
     use crate::config::keys::PrivateKey;
     use crate::config::read_terminal;
@@ -282,6 +284,15 @@ mod tests {
         renewed.hubs[0].key = key(3);
         let keys = HubKeys::load(&renewed);
         assert_eq!((keys.current(&key(3)), keys.next(&key(3))), (key(3), None));
+    }
+
+    #[test]
+    fn a_hub_s_next_key_is_on_the_disk_when_the_terminal_confirms_it() {
+        let (directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        let learn = || keys.learn(NOW, &key(1), key(3)).unwrap();
+        let Some(steps) = durable_steps(directory.path(), learn) else { return };
+        assert_eq!(steps, ["sync terminal-hub-keys.new", "rename", "sync ."]);
     }
 
     #[test]
