@@ -532,7 +532,8 @@ mod tests {
     impl UnsteeredHub {
         fn new() -> Self {
             let config = Config::new(BitRate::from_mbit(10));
-            let hop = Hop::new(Endpoint::hub_in_parts(&config, &key(1), &[], [9; 32], 2), Arc::default());
+            let hop =
+                Hop::new(Endpoint::hub_in_parts(&config, &key(1), &[], [9; 32], 2), Arc::default());
             let counters = Arc::<GatewayCounters>::default();
             let (events, _) = unbounded_channel();
             let (mut drivers, mut ports) = (Vec::new(), Vec::new());

@@ -308,7 +308,8 @@ mod tests {
         fs::write(&path, "it").unwrap();
         let of = directory.path().to_str().unwrap();
         let outbox = Outbox::parse_from([&["outbox", of, "--to", "ipn:1.1000"], options].concat());
-        let note = new_note(&directory.path().join(NOTES).join("report"), &path.metadata().unwrap());
+        let note =
+            new_note(&directory.path().join(NOTES).join("report"), &path.metadata().unwrap());
         (directory, outbox.args, note.unwrap())
     }
 

@@ -252,6 +252,7 @@ fn a_file_is_on_the_disk_in_the_inbox_when_it_is_delivered() {
     let named = directory.path().canonicalize().unwrap().join("named");
     let hidden = format!("sync .skyhop-{}", it.id);
     // The mark in the store, between them, says that the file is about to get its name.
-    let mark = [named.join(it.id.to_string()), named].map(|path| format!("sync {}", path.display()));
+    let mark =
+        [named.join(it.id.to_string()), named].map(|path| format!("sync {}", path.display()));
     assert_eq!(steps, [&*hidden, "sync .", &*mark[0], &*mark[1], "rename", "sync ."]);
 }
