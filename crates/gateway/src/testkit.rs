@@ -4,20 +4,16 @@ mod ends;
 mod hops;
 mod prompt;
 
-use std::any::type_name;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 
 use config::{ControlPath, OperationConfig, PermittedTerminal};
 use control::Role;
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::Uid;
 use os::netlink::RouteSocket;
-use os::testkit::{run_in_user_namespace, skip};
+use os::testkit::skip;
 use pep::egress::EgressRules;
 use pep::routes::TerminalQuota;
 use slacp::PublicKey;
@@ -30,52 +26,14 @@ use crate::hop::peers::PeerTable;
 use crate::operate::GatewayOperations;
 use crate::services::{Surroundings, Uplink};
 
+pub(crate) use os::testkit::in_namespace;
+
 pub(crate) use self::ends::{
     abort, assert_reset, connect_from, connected, dialer, payload, read_all, read_to_reset,
     speak_urgently,
 };
 pub(crate) use self::hops::{Alarm, Hops, address};
 pub(crate) use self::prompt::{Prompt, Watch, prompt};
-
-/// Set while a test runs inside a user namespace.
-const INSIDE: &str = "SKYHOP_TEST_INSIDE";
-
-/// Runs `work`, the whole body of a test, in an empty network namespace with loopback up;
-/// unprivileged users get a user namespace first. Skips the test if neither works.
-pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
-    if !Uid::effective().is_root() {
-        return in_user_namespace(type_name::<F>());
-    }
-    let inside = thread::spawn(move || {
-        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            return skip(format!("no network namespace: {error}"));
-        }
-        RouteSocket::open().unwrap().bring_up("lo", None, true).unwrap();
-        work();
-    });
-    inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-}
-
-/// Runs the test that contains `closure` again, as root of a user namespace, which only a
-/// single-threaded process can enter.
-fn in_user_namespace(closure: &str) {
-    assert!(std::env::var_os(INSIDE).is_none(), "not root inside the user namespace");
-    let path = closure.trim_end_matches("::{{closure}}");
-    let (_crate, test) = path.split_once("::").expect("a path begins with the crate");
-    let program = std::env::current_exe().unwrap();
-    let mut again = Command::new(program);
-    again.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    run_in_user_namespace(&mut again);
-    match again.output() {
-        Ok(output) => {
-            let [told, complained] =
-                [output.stdout, output.stderr].map(String::from_utf8).map(Result::unwrap);
-            eprint!("{complained}");
-            assert!(output.status.success() && told.contains("1 passed"), "{test}, inside: {told}");
-        }
-        Err(error) => skip(format!("no user namespace: {error}")),
-    }
-}
 
 /// The operator's interface to a solo gateway without a control socket. Needs a runtime.
 pub(crate) fn operations() -> GatewayOperations {

@@ -40,3 +40,21 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use os::testkit::durable_steps;
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_is_on_the_disk_before_it_has_its_name_and_its_directory_afterwards() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        replace(&path, b"old", PRIVATE).unwrap();
+        let steps = durable_steps(directory.path(), || replace(&path, b"new", PRIVATE).unwrap());
+        let Some(steps) = steps else { return };
+        assert_eq!(steps, ["sync state.new", "rename", "sync ."]);
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+}

@@ -1,10 +1,12 @@
 //! UDP over loopback, with real sockets.
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use meter::{Direction, Directions, FlowOutcome, Stop, UdpOptions, UdpPlan, serve, udp};
+use os::testkit::{in_namespace, skip};
 use units::BitRate;
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
@@ -79,5 +81,40 @@ fn a_measurement_that_is_stopped_says_so() {
         options.stop.stop();
         let report = udp(&options).await;
         assert_eq!(report.outcome, FlowOutcome::Interrupted);
+    });
+}
+
+/// Gives loopback a queue of a few packets, behind which it is slow. Returns `false` if that is impossible here.
+fn slow_loopback() -> bool {
+    let queue = "qdisc add dev lo root tbf rate 400kbit burst 3000 limit 6000";
+    // The PATH of an ordinary user may lack /usr/sbin.
+    ["tc", "/usr/sbin/tc"].iter().any(|tc| {
+        let status = Command::new(tc).args(queue.split(' ')).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
+#[test]
+fn datagrams_that_a_full_queue_of_the_sender_drops_are_not_lost_on_the_path() {
+    in_namespace(|| {
+        if !slow_loopback() {
+            return skip("no tc, or no token bucket filter in the kernel");
+        }
+        let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+        // The last one: IPv4 on the server's IPv6 sockets.
+        for (listen, to) in [(v4, v4), (v6, v6), (Ipv6Addr::UNSPECIFIED.into(), v4)] {
+            block_on(async {
+                let listener = TcpListener::bind((listen, 0)).expect("a port");
+                let server = SocketAddr::new(to, listener.local_addr().expect("an address").port());
+                tokio::spawn(serve(listener));
+                let report = udp(&options(server, Directions::Both)).await;
+                assert!(report.is_complete(), "{report:?}");
+                for flow in &report.flows {
+                    assert_eq!(flow.sent + flow.unsent, 100, "{flow:?}");
+                    assert!(flow.unsent > 0, "the queue has room for all: {flow:?}");
+                    assert_eq!((flow.lost, flow.counts.received), (0, flow.sent), "{flow:?}");
+                }
+            });
+        }
     });
 }

@@ -50,6 +50,21 @@ pub fn set_buffer(socket: impl AsFd, buffer: BufferKind, size: ByteCount) -> io:
     Ok(set?)
 }
 
+/// Makes a send on a UDP socket fail with ENOBUFS if a queue of this machine has no room for the datagram. The
+/// kernel otherwise drops it in silence (`IP_RECVERR`, ip(7)). ICMP errors then wait in the socket's receive
+/// buffer, which no datagrams need while their peer is unreachable.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn report_full_queues(socket: impl AsFd, v6: bool) -> io::Result<()> {
+    let socket = socket.as_fd();
+    if v6 {
+        option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+    }
+    // Also for IPv6 sockets, which may carry IPv4.
+    option::set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
+}
+
 /// Limits the receive window that the kernel advertises, in bytes (`TCP_WINDOW_CLAMP`, tcp(7)).
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 //! Operating system services for the tests of several crates.
 
+mod durability;
 mod filter;
+mod namespace;
 
 use std::fmt::Display;
 use std::io;
@@ -14,7 +16,9 @@ use nix::unistd::setsid;
 use crate::namespace::enter_user;
 use crate::process::terminating_signals;
 
+pub use durability::durable_steps;
 pub use filter::NoSockets;
+pub use namespace::in_namespace;
 
 /// With the value 1, a test that cannot run fails; otherwise it is skipped.
 pub const REQUIRE_VARIABLE: &str = "SKYHOP_REQUIRE_LAB";

@@ -154,12 +154,22 @@ fn write(output: Option<&Path>, payload: &[u8]) -> anyhow::Result<()> {
     let problem = || format!("cannot write {}", path.display());
     let mut file =
         OpenOptions::new().write(true).create_new(true).open(path).with_context(problem)?;
-    let written = file.write_all(payload).and_then(|()| file.sync_all());
+    let written = file
+        .write_all(payload)
+        .and_then(|()| file.sync_all())
+        // Without this, a power cut may undo the creation.
+        .and_then(|()| sync_directory(path));
     if written.is_err() {
         // A partial file is of no use, and would block the next attempt.
         let _ = fs::remove_file(path);
     }
     written.with_context(problem)
+}
+
+/// Syncs the directory of `path`: names are on disk only when it is.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
@@ -206,4 +216,20 @@ fn aligned(rows: &[[String; 7]]) -> String {
 /// Returns the error of an answer that does not fit the request.
 fn unexpected<T>(what: impl std::fmt::Debug) -> anyhow::Result<T> {
     bail!("unexpected answer of the gateway: {what:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use os::testkit::durable_steps;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_and_its_name_are_on_the_disk_before_the_gateway_forgets_the_bundle() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        let steps = durable_steps(directory.path(), || write(Some(&path), b"it").unwrap());
+        let Some(steps) = steps else { return };
+        assert_eq!(steps, ["sync report", "sync ."]);
+    }
 }

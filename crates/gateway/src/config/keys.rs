@@ -270,6 +270,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::chown;
 
+    use os::testkit::durable_steps;
+
     use super::*;
 
     #[test]
@@ -324,6 +326,15 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(private_pem(&path).is_ok(), permitted, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn a_new_key_and_its_name_are_on_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, key) = (directory.path().join("key"), PrivateKey::generate().unwrap());
+        let steps = durable_steps(directory.path(), || key.write_file(&path).unwrap());
+        let Some(steps) = steps else { return };
+        assert_eq!(steps, ["sync key", "sync ."]);
     }
 
     #[test]

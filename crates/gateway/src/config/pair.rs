@@ -321,6 +321,8 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use os::testkit::durable_steps;
+
     use super::*;
     use crate::config::{read_hub, read_solo, read_terminal};
 
@@ -371,6 +373,14 @@ mod tests {
         let error = pair().write(&directory).unwrap_err().to_string();
         assert!(error.contains("already exists"), "{error}");
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), before);
+    }
+
+    #[test]
+    fn the_files_of_a_pair_and_their_names_are_on_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = || drop(pair().write(directory.path()).unwrap());
+        let Some(steps) = durable_steps(directory.path(), write) else { return };
+        assert_eq!(steps, ["sync hub.toml", "sync .", "sync ship-1.toml", "sync ."]);
     }
 
     #[test]

@@ -504,11 +504,108 @@ impl FaultLog {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, UdpSocket};
 
-    use slacp::PublicKey;
+    use slacp::{Config, Endpoint, KeyPair, PublicKey};
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::timeout;
+    use units::BitRate;
 
     use super::*;
+    use crate::hop::udp::UdpLink;
+
+    /// Time limit of everything that happens at once.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn key(number: u8) -> KeyPair {
+        KeyPair::from_private([number; 32])
+    }
+
+    /// A hub in two parts that permits nobody, without a kernel that steers datagrams: each part has a port.
+    struct UnsteeredHub {
+        hop: Hop,
+        drivers: Vec<HopDriver>,
+        ports: Vec<SocketAddr>,
+        counters: Arc<GatewayCounters>,
+    }
+
+    impl UnsteeredHub {
+        fn new() -> Self {
+            let config = Config::new(BitRate::from_mbit(10));
+            let hop =
+                Hop::new(Endpoint::hub_in_parts(&config, &key(1), &[], [9; 32], 2), Arc::default());
+            let counters = Arc::<GatewayCounters>::default();
+            let (events, _) = unbounded_channel();
+            let (mut drivers, mut ports) = (Vec::new(), Vec::new());
+            for (number, exchange) in (0..).zip(PartExchange::among(2)) {
+                let link = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                ports.push(link.local_addr().unwrap());
+                let driven = DrivenPart { hop: hop.clone(), number, exchange: Some(exchange) };
+                let (sockets, sources) = (HopSockets::from(link), SourceAddresses::as_addressed());
+                let (events, counters) = (events.clone(), counters.clone());
+                drivers.push(
+                    HopDriver::new(driven, sockets, sources, events, counters, None).unwrap(),
+                );
+            }
+            Self { hop, drivers, ports, counters }
+        }
+
+        /// Turns of a part's driver, until something is so.
+        async fn turn(&mut self, part: usize, is_so: impl Fn(&Self) -> bool) {
+            while !is_so(self) {
+                timeout(PATIENCE, self.drivers[part].turn()).await.expect("it has work").unwrap();
+            }
+        }
+
+        /// Keys of the unknown terminals, and how often each was heard.
+        fn strangers(&self) -> Vec<(Option<PublicKey>, u64)> {
+            let strangers = self.hop.strangers(clock::now());
+            strangers.iter().map(|stranger| (stranger.key, stranger.attempts)).collect()
+        }
+
+        /// Of each part: datagrams that it ignored, and notices that it has for the log.
+        fn told(&self) -> [(u64, usize); 2] {
+            [0, 1].map(|part| {
+                let endpoint = &mut self.hop.part(part).endpoint;
+                let notices = std::iter::from_fn(|| endpoint.poll_notice()).count();
+                (endpoint.ignored(), notices)
+            })
+        }
+    }
+
+    /// The first message of a terminal to the hub.
+    fn initiation(terminal: &KeyPair, hub: SocketAddr) -> Vec<u8> {
+        let config = Config::new(BitRate::from_mbit(10));
+        let hub_key = key(1).public();
+        let mut terminal =
+            Endpoint::terminal(config, terminal.clone(), hub_key, vec![hub], [8; 32]);
+        let (now, mut datagram) = (clock::now(), Vec::new());
+        terminal.handle_timeout(now);
+        terminal.poll_transmit(now, &mut datagram).unwrap();
+        datagram
+    }
+
+    #[tokio::test]
+    async fn an_unknown_terminal_is_counted_once_whichever_worker_hears_it() {
+        let (mut hub, unknown) = (UnsteeredHub::new(), key(3));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (first, second) = (hub.ports[0], hub.ports[1]);
+        let message = initiation(&unknown, first);
+        let heard = |attempts| vec![(Some(unknown.public()), attempts)];
+
+        // The second worker hands it over.
+        socket.send_to(&message, second).unwrap();
+        hub.turn(1, |hub| hub.counters.datagrams_received.get() == 1).await;
+        assert_eq!(hub.strangers(), []);
+        hub.turn(0, |hub| !hub.strangers().is_empty()).await;
+        assert_eq!((hub.strangers(), hub.told()), (heard(1), [(1, 1), (0, 0)]));
+
+        // The first one hears it itself, and the log has it already.
+        socket.send_to(&message, first).unwrap();
+        hub.turn(0, |hub| hub.strangers() == heard(2)).await;
+        assert_eq!(hub.told(), [(2, 0), (0, 0)]);
+        assert_eq!(hub.counters.datagrams_received.get(), 2);
+    }
 
     #[test]
     fn a_lasting_fault_is_logged_once_in_a_while() {

@@ -17,16 +17,16 @@ pub struct NoSockets {
 }
 
 /// Offsets in `struct seccomp_data`: system call number, and lower half of an argument.
-const NUMBER: u32 = 0;
+pub(super) const NUMBER: u32 = 0;
 const fn argument(index: u32) -> u32 {
     16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const SKIP_UNLESS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+pub(super) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(super) const SKIP_UNLESS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+pub(super) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-fn instruction(code: u32, k: u32, skipped: u8) -> libc::sock_filter {
+pub(super) fn instruction(code: u32, k: u32, skipped: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: skipped, k }
 }
 

@@ -17,7 +17,7 @@ use control::protocol::BundleOffer;
 use serde::{Deserialize, Serialize};
 
 use super::client::BundleClient;
-use super::{connect, duration};
+use super::{connect, duration, sync_directory};
 use crate::print;
 use crate::which::GatewaySelection;
 
@@ -227,8 +227,7 @@ fn write_note(path: &Path, note: &OutboxNote) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(note)?)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
-    // The renaming is on disk only when the directory is.
-    File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+    sync_directory(path)
 }
 
 /// Opens the file of a note; fails if the file has changed since.
@@ -271,8 +270,12 @@ fn finish(args: &OutboxArgs, name: &str, path: &Path, note: &OutboxNote) -> anyh
         let sent = args.directory.join("sent");
         let free = (1..).map(|number| sent.join(numbered(name, number)));
         let to = free.into_iter().find(|path| fs::symlink_metadata(path).is_err());
-        fs::rename(path, to.context("no name is free in `sent`")?)?;
+        let to = to.context("no name is free in `sent`")?;
+        fs::rename(path, &to)?;
+        sync_directory(&to)?;
     }
+    // The note is removed after this. If only that survived a power cut, the file would be sent again.
+    sync_directory(path)?;
     // The file has been sent even if its name cannot be printed.
     let _ = print(&format!("{name}\n"));
     Ok(())
@@ -280,4 +283,55 @@ fn finish(args: &OutboxArgs, name: &str, path: &Path, note: &OutboxNote) -> anyh
 
 fn numbered(name: &str, number: u32) -> String {
     if number == 1 { name.to_owned() } else { format!("{name}.{number}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use os::testkit::durable_steps;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Outbox {
+        #[command(flatten)]
+        args: OutboxArgs,
+    }
+
+    /// A directory whose file `report` has a note.
+    fn noted(options: &[&str]) -> (tempfile::TempDir, OutboxArgs, OutboxNote) {
+        let directory = tempfile::tempdir().unwrap();
+        for made in [NOTES, "sent"] {
+            fs::create_dir(directory.path().join(made)).unwrap();
+        }
+        let path = directory.path().join("report");
+        fs::write(&path, "it").unwrap();
+        let of = directory.path().to_str().unwrap();
+        let outbox = Outbox::parse_from([&["outbox", of, "--to", "ipn:1.1000"], options].concat());
+        let note =
+            new_note(&directory.path().join(NOTES).join("report"), &path.metadata().unwrap());
+        (directory, outbox.args, note.unwrap())
+    }
+
+    #[test]
+    fn the_identity_of_a_bundle_is_on_the_disk_before_it_is_handed_over() {
+        let (directory, _, note) = noted(&[]);
+        let write = || write_note(&directory.path().join(NOTES).join("report"), &note).unwrap();
+        let Some(steps) = durable_steps(directory.path(), write) else { return };
+        assert_eq!(steps, ["sync .skyhop/.new", "rename", "sync .skyhop"]);
+    }
+
+    #[test]
+    fn a_file_that_was_sent_is_gone_on_the_disk_before_its_note_is() {
+        for (options, expected) in
+            [(&[][..], &["rename", "sync sent", "sync ."][..]), (&["--delete"], &["sync ."])]
+        {
+            let (directory, args, note) = noted(options);
+            let path = directory.path().join("report");
+            let finish = || finish(&args, "report", &path, &note).unwrap();
+            let Some(steps) = durable_steps(directory.path(), finish) else { return };
+            assert_eq!(steps, expected);
+            assert!(!path.exists());
+        }
+    }
 }

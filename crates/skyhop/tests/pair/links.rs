@@ -30,16 +30,22 @@ pub(crate) fn run(node: Node, program: &str, arguments: &str) {
 
 /// Joins terminal and hub by a second link.
 pub(crate) fn add_link() {
-    // A process by which the hub's namespace is named.
-    let cat = find_netns(Node::Hub).unwrap().command("cat").stdin(Stdio::piped()).spawn();
+    join(LEO_DEVICE, [(Node::Terminal, "10.10.0.1"), (Node::Hub, "10.10.0.2")]);
+}
+
+/// Joins two nodes by a veth pair, whose ends have this name and these addresses of a /24 subnet.
+pub(crate) fn join(device: &str, ends: [(Node, &str); 2]) {
+    let [(near, _), (far, _)] = ends;
+    // A process by which the far namespace is named.
+    let cat = find_netns(far).unwrap().command("cat").stdin(Stdio::piped()).spawn();
     let mut cat: Child = cat.unwrap();
-    let ends = format!("link add {LEO_DEVICE} type veth peer name {LEO_DEVICE} netns {}", cat.id());
-    run(Node::Terminal, "ip", &ends);
+    let pair = format!("link add {device} type veth peer name {device} netns {}", cat.id());
+    run(near, "ip", &pair);
     drop(cat.stdin.take());
     cat.wait().unwrap();
-    for (node, address) in [(Node::Terminal, "10.10.0.1/24"), (Node::Hub, "10.10.0.2/24")] {
-        run(node, "ip", &format!("address add {address} dev {LEO_DEVICE}"));
-        run(node, "ip", &format!("link set {LEO_DEVICE} up"));
+    for (node, address) in ends {
+        run(node, "ip", &format!("address add {address}/24 dev {device}"));
+        run(node, "ip", &format!("link set {device} up"));
     }
 }
 

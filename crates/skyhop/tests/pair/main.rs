@@ -58,6 +58,7 @@ mod takeover;
 mod transfer;
 mod transparent;
 mod tunnel;
+mod two_terminals;
 mod unread;
 mod upgrade;
 mod voice;

@@ -6,7 +6,7 @@ use crate::{
     directions, dlep, egress, endings, enrol, eyeballs, fail_open, fairness, faults, hostile, http,
     hubs, links, machines, monitoring, names, one_address, operate, overload, policy, protocols,
     proxy, quic, rotation, semantics, shares, shown, solo, stack, stalled, takeover, transfer,
-    transparent, tunnel, unread, upgrade, voice, workers,
+    transparent, tunnel, two_terminals, unread, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -158,6 +158,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     tunnel::inside_a_download_runs,
     tunnel::inside_clients_are_strangers,
     tunnel::inside_the_hub_comes_and_goes,
+    two_terminals::inside_two_lans,
+    two_terminals::inside_one_lan,
+    two_terminals::inside_started_twice,
     unread::inside_direct,
     voice::inside_a_call,
     workers::inside_all_directions,

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use os::testkit::durable_steps;
 use proptest::prelude::*;
 use scenario::{Scenario, ScenarioCase};
 use sim::MetricValue;
@@ -370,6 +371,23 @@ fn a_damaged_file_is_named_and_run_again() {
     // Files of others are left alone.
     fs::write(store.root().join("cells/README"), "mine").unwrap();
     assert!(plan(1, &store).1.is_empty());
+}
+
+#[test]
+fn a_result_and_its_name_are_on_the_disk_behind_its_timing() {
+    let (folder, store) = folder();
+    run_into(&plan(1, &store).0, &Fake::default(), 1, &store);
+    let (result, timing) = (store.results().unwrap().0.remove(0), store.timings().remove(0));
+    let record = CellRecord { result, timing };
+    let steps = durable_steps(folder.path(), || store.put(&record).unwrap());
+    let Some(steps) = steps else { return };
+    // An unfinished file has a random end of its name.
+    let cell = &record.result.cell;
+    let named = |step: &String| step.split(&format!("{cell}.")).next().unwrap().to_owned();
+    let unfinished = "sync store/unfinished/";
+    let expected =
+        [unfinished, "rename", "sync store/timings", unfinished, "rename", "sync store/cells"];
+    assert_eq!(steps.iter().map(named).collect::<Vec<_>>(), expected);
 }
 
 #[test]

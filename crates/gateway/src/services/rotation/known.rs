@@ -21,6 +21,8 @@ const FILE: &str = "terminal-hub-keys.json";
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes; a terminal has at most 8 hubs.
 const MAX_FILE: u64 = 64 << 10;
+/// Maximum entries of hubs that are not in the configuration: those of other terminals, and former ones.
+const MAX_OTHERS: usize = 64;
 /// Minimum interval between announcements of another key by a hub, beyond the first few, which operators
 /// who correct themselves need: each is a write that the disk confirms.
 const WRITE_INTERVAL: Duration = Duration::from_secs(600);
@@ -165,7 +167,14 @@ impl HubKeys {
     fn save(&mut self, keys: &BTreeMap<PublicKey, KeySuccessors>) -> Result<(), LearnError> {
         let path = self.path.as_deref().ok_or(LearnError::NoState)?;
         let failed = |cause| LearnError::Write { path: path.to_owned(), cause };
-        whole_file::replace(path, &format(keys), PRIVATE).map_err(failed)?;
+        // Another terminal of this machine may have its hubs' keys in the same file.
+        let mut all = read(path);
+        all.retain(|configured, _| !keys.contains_key(configured));
+        while all.len() > MAX_OTHERS {
+            all.pop_first();
+        }
+        all.extend(keys);
+        whole_file::replace(path, &format(&all), PRIVATE).map_err(failed)?;
         self.saved.clone_from(keys);
         Ok(())
     }
@@ -227,6 +236,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+    use os::testkit::durable_steps;
+
     use super::*;
     use crate::config::keys::PrivateKey;
     use crate::config::read_terminal;
@@ -282,6 +293,36 @@ mod tests {
         renewed.hubs[0].key = key(3);
         let keys = HubKeys::load(&renewed);
         assert_eq!((keys.current(&key(3)), keys.next(&key(3))), (key(3), None));
+    }
+
+    #[test]
+    fn terminals_with_one_state_directory_keep_each_other_s_keys() {
+        let (_directory, config) = terminal(true);
+        let mut other = terminal(true).1;
+        other.operation.state.clone_from(&config.operation.state);
+        let hub = config::KnownHub { key: key(11), ..other.hubs[0].clone() };
+        other.hubs = vec![hub];
+        // The second terminal has started before the first one learns anything.
+        let [mut first, mut second] = [HubKeys::load(&config), HubKeys::load(&other)];
+        first.learn(NOW, &key(1), key(3)).unwrap();
+        second.learn(NOW, &key(11), key(13)).unwrap();
+        assert_eq!(HubKeys::load(&config).next(&key(1)), Some(key(3)));
+        assert_eq!(HubKeys::load(&other).next(&key(11)), Some(key(13)));
+        // Hubs that nobody has any more do not fill the file.
+        for former in 20..100 {
+            let mut terminal = HubKeys { keys: BTreeMap::new(), ..HubKeys::load(&config) };
+            terminal.learn(NOW, &key(former), key(0)).unwrap();
+        }
+        assert_eq!(read(&first.path.unwrap()).len(), MAX_OTHERS + 1);
+    }
+
+    #[test]
+    fn a_hub_s_next_key_is_on_the_disk_when_the_terminal_confirms_it() {
+        let (directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        let learn = || keys.learn(NOW, &key(1), key(3)).unwrap();
+        let Some(steps) = durable_steps(directory.path(), learn) else { return };
+        assert_eq!(steps, ["sync terminal-hub-keys.new", "rename", "sync ."]);
     }
 
     #[test]

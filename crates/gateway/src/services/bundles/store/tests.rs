@@ -3,6 +3,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use bundles::{BundleFate, BundleId, BundleRecord, FileName};
+use os::testkit::durable_steps;
 
 use super::*;
 
@@ -225,4 +226,33 @@ fn a_file_appears_in_the_inbox_once_wherever_it_stops() {
     assert_eq!(fs::read(inbox.join("report-2.txt")).unwrap(), b"two");
     store.remove(&second, BundleFate::Delivered).unwrap();
     assert_eq!(fs::read_dir(directory.path().join("named")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_bundle_is_on_the_disk_with_its_name_when_it_is_kept_and_its_fate_when_it_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, ..) = open(directory.path());
+    let (spool, record) = (PartialId::New(1), record(1, 2));
+    store.begin(spool, false).unwrap();
+    store.append(spool, b"it").unwrap();
+    let keep = || store.keep(spool, &record, None).unwrap();
+    let Some(steps) = durable_steps(directory.path(), keep) else { return };
+    assert_eq!(steps, ["sync partial/new-1", "rename", "sync held"]);
+    let remove = || store.remove(&record, BundleFate::Forwarded).unwrap();
+    assert_eq!(durable_steps(directory.path(), remove).unwrap(), ["sync known"]);
+}
+
+#[test]
+fn a_file_is_on_the_disk_in_the_inbox_when_it_is_delivered() {
+    let (directory, inbox) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut store, ..) = open(directory.path());
+    let (it, name) = (keep(&mut store, 1, b"it"), FileName::new("report.txt").unwrap());
+    let deliver = || store.deliver(inbox.path(), &it.id, &name, b"it").unwrap();
+    let Some(steps) = durable_steps(inbox.path(), deliver) else { return };
+    let named = directory.path().canonicalize().unwrap().join("named");
+    let hidden = format!("sync .skyhop-{}", it.id);
+    // The mark in the store, between them, says that the file is about to get its name.
+    let mark =
+        [named.join(it.id.to_string()), named].map(|path| format!("sync {}", path.display()));
+    assert_eq!(steps, [&*hidden, "sync .", &*mark[0], &*mark[1], "rename", "sync ."]);
 }
