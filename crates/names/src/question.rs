@@ -261,7 +261,8 @@ pub(super) fn may_use_pool(name: &str, real: &[Domain]) -> bool {
         && !real.iter().any(|domain| domain.has(name))
 }
 
-fn is_within(name: &str, domain: &str) -> bool {
+/// Returns `true` if a name is this domain or below it; both are in lower case.
+pub(super) fn is_within(name: &str, domain: &str) -> bool {
     let before = name.strip_suffix(domain);
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

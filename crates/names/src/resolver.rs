@@ -2,6 +2,7 @@
 //!
 //! | question | answer |
 //! |---|---|
+//! | for a name by which clients choose a resolver, with `canary` | no records |
 //! | in the cache | from the cache |
 //! | new, its name may get an address of the pool, and the hub can be reached | that address; the hub is asked as well |
 //! | being asked already | the reply to the pending query |
@@ -24,6 +25,7 @@ use units::{ByteCount, Instant, Machine, earliest_timer};
 
 use super::answer::{RecordAge, ReplyClass, failure};
 use super::cache::{CacheEntry, CacheLimits, ReplyCache};
+use super::canary::CANARY_TTL;
 use super::lifetime;
 use super::message::NonQuestion;
 use super::pool::{AddressPool, PoolConfig};
@@ -59,6 +61,8 @@ pub struct NamesConfig {
     pub real: Vec<Domain>,
     /// Placeholder addresses; [`None`] gives real answers only. Key `answer`.
     pub pool: Option<PoolConfig>,
+    /// Keeps clients from resolvers of their own, if they leave it to the network. Key `canary`.
+    pub canary: bool,
 }
 
 /// The origin of a client's message.
@@ -321,6 +325,9 @@ impl<A: Clone + PartialEq> Resolver<A> {
 
     fn handle_question(&mut self, now: Instant, asked: QuestionSource<A>, question: Question) {
         self.stats.questions += 1;
+        if self.config.canary && question.is_canary() {
+            return self.answer(asked.asker, question.without_records(CANARY_TTL, asked.over_tcp));
+        }
         if let Some(answer) = self.cached(now, &asked, &question) {
             return self.answer(asked.asker, answer);
         }

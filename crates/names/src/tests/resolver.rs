@@ -1,3 +1,5 @@
+mod canary;
+
 use super::*;
 
 const NAME: &str = "www.example.com.";
@@ -10,6 +12,7 @@ fn config() -> NamesConfig {
         prefetch: 1,
         real: vec!["corp.example".parse().unwrap()],
         pool: None,
+        canary: false,
     }
 }
 

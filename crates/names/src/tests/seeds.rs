@@ -35,6 +35,7 @@ impl World {
             pool: seed
                 .is_multiple_of(2)
                 .then_some(PoolConfig { prefixes, time: Duration::from_secs(60) }),
+            canary: false,
         };
         Self {
             rng: ChaCha20Rng::seed_from_u64(seed),
