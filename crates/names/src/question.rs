@@ -64,6 +64,8 @@ pub enum QuestionKind {
     A,
     /// IPv6 addresses.
     Aaaa,
+    /// Service bindings: SVCB or HTTPS (RFC 9460).
+    Service,
     /// Anything else.
     Other,
 }
@@ -145,6 +147,7 @@ impl Question {
         match self.query.query_type() {
             RecordType::A => QuestionKind::A,
             RecordType::AAAA => QuestionKind::Aaaa,
+            RecordType::SVCB | RecordType::HTTPS => QuestionKind::Service,
             _ => QuestionKind::Other,
         }
     }
