@@ -54,6 +54,10 @@ pub struct DnsSection {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(crate) servers: Vec<Text<ResolverAddress>>,
+    /// Keep browsers and systems that look for an encrypted resolver by themselves with this one, unless their user
+    /// has chosen another. It costs [privacy](names.md#browsers-with-a-resolver-of-their-own).
+    #[serde(default)]
+    pub(crate) canary: bool,
     /// The answer to a new name: its `"real"` address, after a round trip, or `"instant"`, at once an address of
     /// `pool`, to which [only TCP works](names.md#what-it-breaks). Instant needs `[intercept]`.
     #[serde(default)]
@@ -190,6 +194,7 @@ pub(crate) fn terminal(
             prefetch: raw.prefetch.get(),
             real: raw.real.into_iter().map(|domain| domain.0).collect(),
             pool,
+            canary: raw.canary,
         },
         intercept,
         bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),

@@ -1107,6 +1107,7 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     assert!(usual.intercept && usual.listen.is_empty() && usual.names.pool.is_none());
     assert_eq!((usual.names.stale.as_secs(), usual.names.prefetch), (86_400, 1));
     assert_eq!(usual.names.cache.bytes, ByteCount::new(16_000_000));
+    assert!(!usual.names.canary && with("canary = true").names.canary);
     let instant = with("answer = \"instant\"\nreal = [\"corp.example\"]");
     let pool = instant.names.pool.unwrap();
     let prefixes: Vec<String> = pool.prefixes.iter().map(ToString::to_string).collect();

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
-use hickory_proto::rr::{RData, Record};
+use hickory_proto::rr::{Name, RData, Record};
 
 use super::message::{HEADER, PAYLOAD, error};
 use super::question::{Question, read_reply, wire_name};
@@ -60,6 +61,17 @@ impl Question {
         let mut answer = self.empty(ResponseCode::NoError);
         let record = |data| Record::from_rdata(self.query.name().clone(), ttl, data);
         answer.answers = address.into_iter().map(record).collect();
+        self.encode(&answer, over_tcp)
+    }
+
+    /// Builds an answer without records, which may be kept for `ttl` seconds (RFC 2308 §5).
+    pub(super) fn without_records(&self, ttl: u32, over_tcp: bool) -> Vec<u8> {
+        let mut answer = self.empty(ResponseCode::NoError);
+        // Which zone the name is in is not known here, so it is a zone of its own, with the timers of a locally
+        // served one (RFC 6303 §3), and neither a server nor a mailbox.
+        let soa = SOA::new(Name::root(), Name::root(), 1, 3600, 1200, 604_800, ttl);
+        let zone = self.query.name().clone();
+        answer.authorities = vec![Record::from_rdata(zone, ttl, RData::SOA(soa))];
         self.encode(&answer, over_tcp)
     }
 

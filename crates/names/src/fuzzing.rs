@@ -23,6 +23,7 @@ fn resolver() -> Resolver<u8> {
         prefetch: 1,
         real: Vec::new(),
         pool: Some(PoolConfig { prefixes: prefixes.collect(), time: Duration::from_secs(60) }),
+        canary: true,
     });
     resolver.set_hub(Instant::ZERO, true);
     resolver

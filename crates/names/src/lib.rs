@@ -18,6 +18,7 @@
 
 mod answer;
 mod cache;
+mod canary;
 pub mod doh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -64,6 +64,8 @@ pub enum QuestionKind {
     A,
     /// IPv6 addresses.
     Aaaa,
+    /// Service bindings: SVCB or HTTPS (RFC 9460).
+    Service,
     /// Anything else.
     Other,
 }
@@ -145,6 +147,7 @@ impl Question {
         match self.query.query_type() {
             RecordType::A => QuestionKind::A,
             RecordType::AAAA => QuestionKind::Aaaa,
+            RecordType::SVCB | RecordType::HTTPS => QuestionKind::Service,
             _ => QuestionKind::Other,
         }
     }
@@ -261,7 +264,8 @@ pub(super) fn may_use_pool(name: &str, real: &[Domain]) -> bool {
         && !real.iter().any(|domain| domain.has(name))
 }
 
-fn is_within(name: &str, domain: &str) -> bool {
+/// Returns `true` if a name is this domain or below it; both are in lower case.
+pub(super) fn is_within(name: &str, domain: &str) -> bool {
     let before = name.strip_suffix(domain);
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

@@ -2,8 +2,9 @@
 //!
 //! | question | answer |
 //! |---|---|
+//! | for a name by which clients choose a resolver, with `canary` | no records |
 //! | in the cache | from the cache |
-//! | new, its name may get an address of the pool, and the hub can be reached | that address; the hub is asked as well |
+//! | new, its name may get an address of the pool, and the hub can be reached | that address, or no records if it asks for service bindings; the hub is asked as well |
 //! | being asked already | the reply to the pending query |
 //! | new | the hub's, over the hop; without the hop that of a resolver, if the hub cannot be reached or gives no answer |
 //! | expired in the cache, and no answer for 1.8 s, or no success within the last 30 s | the expired one, with a TTL of 30 s (RFC 8767) |
@@ -24,6 +25,7 @@ use units::{ByteCount, Instant, Machine, earliest_timer};
 
 use super::answer::{RecordAge, ReplyClass, failure};
 use super::cache::{CacheEntry, CacheLimits, ReplyCache};
+use super::canary::CANARY_TTL;
 use super::lifetime;
 use super::message::NonQuestion;
 use super::pool::{AddressPool, PoolConfig};
@@ -36,13 +38,13 @@ const PATIENCE: Duration = Duration::from_millis(1800);
 const RECHECK: Duration = Duration::from_secs(30);
 /// Time limit of a question (RFC 8767 §5, query resolution timer).
 const GIVE_UP: Duration = Duration::from_secs(10);
-/// TTL of an address of the pool, in seconds: the real answer arrives a round trip later.
-const POOL_TTL: u32 = 2;
+/// TTL of an instant answer, in seconds: the real one arrives a round trip later.
+const INSTANT_TTL: u32 = 2;
 /// Most questions that wait, in total and of one client.
 const MOST_WAITING: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
-/// Most questions of one client that are asked ahead at once: a page asks for the names of about twenty
-/// hosts.
+/// Most questions of one client that are asked ahead at once: a page has about twenty hosts, and browsers ask
+/// for three types of each.
 const MOST_AHEAD: usize = 64;
 /// Burst of prefetches, in seconds of their rate.
 const PREFETCH_BURST: u32 = 10;
@@ -59,6 +61,8 @@ pub struct NamesConfig {
     pub real: Vec<Domain>,
     /// Placeholder addresses; [`None`] gives real answers only. Key `answer`.
     pub pool: Option<PoolConfig>,
+    /// Keeps clients from resolvers of their own, if they leave it to the network. Key `canary`.
+    pub canary: bool,
 }
 
 /// The origin of a client's message.
@@ -129,7 +133,7 @@ pub struct NamesStats {
     pub hits: u64,
     /// Answers from the cache after they expired.
     pub stale: u64,
-    /// Answers with an address of the pool.
+    /// Answers given at once while the hub was asked: an address of the pool, or no service bindings.
     pub instant: u64,
     /// Questions that waited for the query of another client.
     pub coalesced: u64,
@@ -321,10 +325,13 @@ impl<A: Clone + PartialEq> Resolver<A> {
 
     fn handle_question(&mut self, now: Instant, asked: QuestionSource<A>, question: Question) {
         self.stats.questions += 1;
+        if self.config.canary && question.is_canary() {
+            return self.answer(asked.asker, question.without_records(CANARY_TTL, asked.over_tcp));
+        }
         if let Some(answer) = self.cached(now, &asked, &question) {
             return self.answer(asked.asker, answer);
         }
-        if let Some(answer) = self.pooled(now, &asked, &question) {
+        if let Some(answer) = self.instant(now, &asked, &question) {
             self.stats.instant += 1;
             self.answer(asked.asker, answer);
             return self.ask_ahead(now, question, asked.client);
@@ -381,30 +388,35 @@ impl<A: Clone + PartialEq> Resolver<A> {
         !until.is_zero() && entry.is_some_and(|entry| now.saturating_since(entry.expires) <= until)
     }
 
-    /// Answers with an address of the pool.
-    fn pooled(
+    /// Answers before the hub has: with an address of the pool, or without service bindings.
+    fn instant(
         &mut self,
         now: Instant,
         asked: &QuestionSource<A>,
         question: &Question,
     ) -> Option<Vec<u8>> {
-        let version = match question.kind() {
-            QuestionKind::A => IpFamily::V4,
-            QuestionKind::Aaaa => IpFamily::V6,
-            QuestionKind::Other => return None,
-        };
         let pool = self.pool.as_mut()?;
         if !self.is_hub_reachable || !asked.uses_pool || question.validates() {
             return None;
         }
         let name = question.host().filter(|name| may_use_pool(name.as_str(), &self.config.real))?;
+        let version = match question.kind() {
+            QuestionKind::A => IpFamily::V4,
+            QuestionKind::Aaaa => IpFamily::V6,
+            // Browsers ask for these beside the addresses and may wait for both, but connect without them, too
+            // (RFC 9460 §3: clients are SVCB-optional).
+            QuestionKind::Service => {
+                return Some(question.without_records(INSTANT_TTL, asked.over_tcp));
+            }
+            QuestionKind::Other => return None,
+        };
         let number = pool.number(now, asked.client, &name)?;
         // Without addresses of this version the answer is empty: the client connects by the other version.
         let data = pool.address(version, number).map(|address| match address {
             IpAddr::V4(address) => RData::A(A(address)),
             IpAddr::V6(address) => RData::AAAA(AAAA(address)),
         });
-        Some(question.with_address(data, POOL_TTL, asked.over_tcp))
+        Some(question.with_address(data, INSTANT_TTL, asked.over_tcp))
     }
 
     /// Asks the hub although no client waits for the reply.

@@ -60,6 +60,13 @@ fn address(of: &str, ttl: u32, last: u8) -> Record {
     Record::from_rdata(name(of), ttl, RData::A(A(Ipv4Addr::new(192, 0, 2, last))))
 }
 
+/// Seconds for which an answer without records may be kept (RFC 2308 §5).
+fn negative_ttl(answer: &Message) -> u32 {
+    let [authority] = &answer.authorities[..] else { panic!("{answer:?}") };
+    let RData::SOA(soa) = &authority.data else { panic!("{answer:?}") };
+    soa.minimum.min(authority.ttl)
+}
+
 /// The authority of a negative answer (RFC 2308).
 fn soa(ttl: u32, minimum: u32) -> Record {
     let soa = SOA::new(name("ns.example."), name("admin.example."), 1, 2, 3, 4, minimum);

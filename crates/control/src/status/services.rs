@@ -78,7 +78,7 @@ table_of_figures! {
         hits: u64 = stats.hits => NAMES.row("hit");
         /// Queries answered with an expired entry, because there was no other answer.
         stale: u64 = stats.stale => NAMES.row("stale");
-        /// Queries answered at once with an address of the pool.
+        /// Queries answered at once, with an address of the pool or without service bindings, while the hub is asked.
         instant: u64 = stats.instant => NAMES.row("instant");
         /// Queries that waited for the answer to another client's query.
         coalesced: u64 = stats.coalesced => NAMES.row("coalesced");

@@ -30,6 +30,10 @@ const DENY: &str = "# Clients reach everything but this machine's own addresses.
 /// Commented-out settings that a terminal's operator may need.
 const ACCEPT: &str = "\n# Connections from the hub's side are refused, except to these:\n\
                       # [accept]\n# to = [\"10.1.0.0/16:22\"]\n";
+/// Commented-out settings of a terminal's resolver.
+const DNS: &str = "\n# Clients' names from a cache, if the hub's file has a section [dns], too:\n\
+                   # [dns]\n\
+                   # canary = true   # browsers stay with this resolver, which then sees all names\n";
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
@@ -222,7 +226,7 @@ impl NewPair {
                 let _ = writeln!(text, "tcp = \"{tcp}\"");
             }
         }
-        text + ACCEPT
+        text + DNS + ACCEPT
     }
 }
 
@@ -391,6 +395,14 @@ mod tests {
         assert_ne!(default, crate::EgressRules::everywhere());
         let accept = |path| read_terminal(path).unwrap().accept;
         assert_ne!(accept(&terminal), accept(&plain[1]));
+    }
+
+    #[test]
+    fn browsers_stay_with_the_terminal_s_resolver_if_two_comments_go() {
+        let (_directory, [_, plain]) = with(&[]);
+        let (_other, [_, terminal]) = with(&["[dns]", "canary"]);
+        assert_eq!(read_terminal(&plain).unwrap().dns, None);
+        assert!(read_terminal(&terminal).unwrap().dns.unwrap().names.canary);
     }
 
     #[test]

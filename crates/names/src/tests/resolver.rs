@@ -1,3 +1,6 @@
+mod canary;
+mod service_bindings;
+
 use super::*;
 
 const NAME: &str = "www.example.com.";
@@ -10,6 +13,7 @@ fn config() -> NamesConfig {
         prefetch: 1,
         real: vec!["corp.example".parse().unwrap()],
         pool: None,
+        canary: false,
     }
 }
 
@@ -442,10 +446,11 @@ fn those_who_must_know_get_real_answers() {
     for real in [
         question(1, NAME, RecordType::A, true),
         disabled,
-        of(NAME, RecordType::HTTPS),
+        question(1, NAME, RecordType::HTTPS, true),
         of(NAME, RecordType::MX),
         of("1.0.18.198.in-addr.arpa.", RecordType::PTR),
         of("Mail.CORP.example.", RecordType::A),
+        of("Mail.CORP.example.", RecordType::HTTPS),
         of("printer.", RecordType::A),
         of("printer.local.", RecordType::A),
         of("*.example.", RecordType::A),

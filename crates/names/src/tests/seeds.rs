@@ -35,6 +35,7 @@ impl World {
             pool: seed
                 .is_multiple_of(2)
                 .then_some(PoolConfig { prefixes, time: Duration::from_secs(60) }),
+            canary: false,
         };
         Self {
             rng: ChaCha20Rng::seed_from_u64(seed),
@@ -53,8 +54,8 @@ impl World {
     }
 
     fn ask(&mut self) {
-        let kinds = [RecordType::A, RecordType::AAAA, RecordType::TXT];
-        let (number, kind) = (self.below(60), kinds[self.below(3) as usize]);
+        let kinds = [RecordType::A, RecordType::AAAA, RecordType::HTTPS, RecordType::TXT];
+        let (number, kind) = (self.below(60), kinds[self.below(4) as usize]);
         let dnssec = self.below(4) == 0;
         let asker = self.next_asker;
         self.next_asker += 1;

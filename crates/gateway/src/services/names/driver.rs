@@ -567,6 +567,7 @@ mod tests {
             prefetch: 0,
             real: Vec::new(),
             pool: Some(PoolConfig { prefixes, time: Duration::from_secs(3600) }),
+            canary: false,
         };
         DnsConfig {
             keys: config::DnsSection::default(),
