@@ -1,9 +1,11 @@
 //! Files that are read and replaced as a whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use os::sync_directory;
 
 /// Permissions of a file that only its owner may read, and of one that everybody may.
 pub(crate) const PRIVATE: u32 = 0o600;
@@ -33,12 +35,6 @@ pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     sync_directory(path)
-}
-
-/// Syncs the directory of `path`. Without it, the file before a replacement may come back after a power cut.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

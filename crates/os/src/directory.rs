@@ -1,5 +1,6 @@
-//! Changes of a directory's files (inotify(7)).
+//! Directories: changes of their files (inotify(7)), and their way to the disk.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,6 +9,15 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::WatchedDescriptor;
+
+/// Syncs the directory of `path`. Without it, a power cut may undo that the file was made, renamed or removed.
+///
+/// # Errors
+/// Those of open(2) and fsync(2).
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
 
 /// Reports when files of a directory may have changed on this machine. A network file system does
 /// not report the changes of other machines.

@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use control::protocol::BundleOffer;
 use control::status::BundleStatus;
+use os::sync_directory;
 
 use self::client::BundleClient;
 use crate::print;
@@ -164,12 +165,6 @@ fn write(output: Option<&Path>, payload: &[u8]) -> anyhow::Result<()> {
         let _ = fs::remove_file(path);
     }
     written.with_context(problem)
-}
-
-/// Syncs the directory of `path`: names are on disk only when it is.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {

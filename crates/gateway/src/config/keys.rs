@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use os::sync_directory;
 use pep::keys::KEY_FORM;
 pub use pep::keys::{format_public_key, parse_public_key};
 use slacp::KeyPair;
 pub use slacp::PublicKey;
 use thiserror::Error;
 use zeroize::Zeroizing;
-
-use crate::whole_file::sync_directory;
 
 /// Permission bits that a private file must not have: any for others than its owner.
 const OTHERS_MASK: u32 = 0o077;

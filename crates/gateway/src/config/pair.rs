@@ -8,12 +8,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use config::{FileError, FileKind, HubAddress, TcpAddress, schema_text};
+use os::sync_directory;
 use slacp::PublicKey;
 use thiserror::Error;
 
 use super::keys::{KeyError, PrivateKey, format_public_key};
 use super::{KeyCheck, check};
-use crate::whole_file::sync_directory;
 
 /// Name of a hub's file.
 const HUB_FILE: &str = "hub.toml";

@@ -14,10 +14,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use control::protocol::BundleOffer;
+use os::sync_directory;
 use serde::{Deserialize, Serialize};
 
 use super::client::BundleClient;
-use super::{connect, duration, sync_directory};
+use super::{connect, duration};
 use crate::print;
 use crate::which::GatewaySelection;
 

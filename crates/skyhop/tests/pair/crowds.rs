@@ -100,7 +100,7 @@ pub(crate) fn inside_names() {
     let held = || crowds.iter().map(Crowd::held).sum::<usize>();
     wait_until(PATIENCE, || held() <= MOST);
     // Before the questions: the terminal closes those of the crowd that stay silent.
-    assert!(held() > MOST / 4, "hardly anything was held: {}", held());
+    assert!(held() > MOST / 2, "nothing was held: {}", held());
     assert!(terminal.descriptors() - without <= MOST + 10, "{}", terminal.descriptors());
     for number in 0..3 {
         let asked = question(&format!("a{number}.example."), RecordType::A);

@@ -24,8 +24,8 @@ use crate::operate::{Sockets, skyhop, status};
 /// A geostationary hop without losses.
 const LINK: [&str; 6] = ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "300ms"];
 const RTT: Duration = Duration::from_millis(600);
-/// What a new name may cost beyond its round trip: far less than another one, and enough for a busy machine.
-const BEYOND: Duration = Duration::from_millis(100);
+/// What a new name may cost beyond its round trip.
+const BEYOND: Duration = Duration::from_millis(20);
 /// What an answer from the cache may take.
 const HIT: Duration = Duration::from_millis(5);
 const PORT: u16 = 4600;

@@ -9,11 +9,12 @@ use std::time::SystemTime;
 
 use bundles::transfer::BundleDigest;
 use bundles::{BundleFate, BundleId, BundleRecord};
+use os::sync_directory;
 use thiserror::Error;
 
 use super::header::{self, HEADER};
 use super::known::{GoneBundle, GoneList};
-use crate::whole_file::{PRIVATE, sync_directory};
+use crate::whole_file::PRIVATE;
 
 /// Limit of partial bundles kept for senders that come back.
 const MAX_PARTIAL: usize = 256;

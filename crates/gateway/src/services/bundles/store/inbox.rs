@@ -6,9 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use bundles::{BundleId, FileName};
+use os::sync_directory;
 
 use super::disk::BundleStore;
-use crate::whole_file::sync_directory;
 
 /// Mode of delivered files: access is governed by the directory.
 const MODE: u32 = 0o644;
