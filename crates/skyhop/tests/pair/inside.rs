@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
+use meter::payload::{Payload, PayloadSide};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
@@ -79,14 +80,9 @@ pub(crate) fn assert_reset(mut socket: &TcpStream) {
 
 /// Bytes of which no two parts are alike.
 pub(crate) fn payload(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect()
+    let mut data = vec![0; length];
+    Payload::new(0x2545_f491_4f6c_dd1d, PayloadSide::Client).fill(0, &mut data);
+    data
 }
 
 /// Reads until a clean end.
