@@ -20,8 +20,8 @@
 
 use core::time::Duration;
 
-use super::option::{OptionError, OptionReader};
-use super::{
+use crate::cc::option::{OptionError, OptionReader};
+use crate::cc::{
     AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
     WindowController,
 };

@@ -6,12 +6,12 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount, parse_duration};
 
+use super::profile::Profile;
 use crate::cc::{ControllerSpec, FastRecovery, OptionError, SpecError};
 use crate::config::{AckCounting, AfterSlowStart, Config, LossDetector, SynData};
-use crate::profile::Profile;
-use crate::prr::PrrBound;
-use crate::rtt::RttSampling;
-use crate::tcb::TcbSharing;
+use crate::estimate::rtt::RttSampling;
+use crate::recovery::prr::PrrBound;
+use crate::sharing::tcb::TcbSharing;
 
 /// The reason why a setting was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -7,7 +7,7 @@
 
 use units::Instant;
 
-use crate::flight::{SegmentScoreboard, SentSegment};
+use super::flight::{SegmentScoreboard, SentSegment};
 
 const DUP_THRESH: usize = 3;
 /// `RACK.reo_wnd_persist`: number of recoveries for which a widened window lasts.

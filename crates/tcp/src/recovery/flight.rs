@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use smallvec::SmallVec;
 use units::{Instant, RangeSet};
 
-use crate::delivery_snapshot::DeliverySnapshot;
+use super::delivery_snapshot::DeliverySnapshot;
 
 /// A segment that was sent. Positions count the bytes of the stream from the
 /// SYN, which is at 0.

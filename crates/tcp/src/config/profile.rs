@@ -9,7 +9,7 @@ use units::ByteCount;
 
 use crate::cc::ControllerSpec;
 use crate::config::{AckConfig, AckCounting, AfterSlowStart, Config, LossDetector};
-use crate::rtt::{RtoConfig, RttSampling};
+use crate::estimate::rtt::{RtoConfig, RttSampling};
 
 /// A named set of settings. Where a source does not specify something, the standard of its time
 /// applies.

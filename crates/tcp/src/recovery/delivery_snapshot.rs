@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-/// The state of the rate meter when a segment was sent: P.* of the draft that `rate.rs` follows.
+/// The state of the rate meter when a segment was sent: P.* of the draft that `estimate/rate.rs` follows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeliverySnapshot {
     pub(crate) delivered: u64,

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::delivery_snapshot::DeliverySnapshot;
-use crate::flight::SentSegment;
+use crate::recovery::delivery_snapshot::DeliverySnapshot;
+use crate::recovery::flight::SentSegment;
 
 /// The rate at which data reached the receiver, measured by one
 /// acknowledgement.
