@@ -6,7 +6,7 @@ use super::burst::Bursts;
 use super::gilbert::MarkovChain;
 use super::{LossModel, any_of};
 use crate::Trace;
-use crate::reception::ReceptionTime;
+use crate::propagation::reception::ReceptionTime;
 
 /// Decides which packets of a link are lost.
 #[derive(Debug)]

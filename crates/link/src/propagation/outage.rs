@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use super::reception::ReceptionTime;
 use crate::SettingError;
-use crate::reception::ReceptionTime;
 use crate::text::{SettingKind, duration, word};
 
 const KIND: SettingKind = SettingKind {

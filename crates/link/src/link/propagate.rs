@@ -20,13 +20,13 @@ use std::collections::VecDeque;
 use units::{Instant, earliest};
 
 use crate::WakeCause;
-use crate::delay::PropagationPath;
 use crate::dice::IndexedDice;
-use crate::loss::LossProcess;
-use crate::outage::{Outage, Outages};
 use crate::payload::NumberedPacket;
-use crate::reception::ReceptionTime;
-use crate::schedule::DueSchedule;
+use crate::propagation::delay::PropagationPath;
+use crate::propagation::loss::LossProcess;
+use crate::propagation::outage::{Outage, Outages};
+use crate::propagation::reception::ReceptionTime;
+use crate::propagation::schedule::DueSchedule;
 use crate::{Delay, Dice, Jitter, LinkConfig, LossModel};
 
 /// A packet at the far end.

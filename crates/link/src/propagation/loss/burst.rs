@@ -12,7 +12,7 @@ use thiserror::Error;
 use units::{Instant, format_duration};
 
 use crate::Dice;
-use crate::reception::ReceptionTime;
+use crate::propagation::reception::ReceptionTime;
 use crate::text::{duration, values, word};
 
 /// After a silence of this many mean cycles the process starts afresh. Otherwise a packet after
