@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tcp::{ByteRange, HeaderFlags, Segment, SegmentPayload as _, SeqNr};
 use units::{BitRate, ByteCount, Instant};
 
+use super::packet::SimulatedPacket;
 use crate::agenda::EventAlarm;
 use crate::ids::NodeId;
-use crate::packet::SimulatedPacket;
 use crate::slab::SlabKey;
 
 /// Longest time for which an acknowledgement is held. One that releases more data than the link

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use scenario::{CacheSpec, Direction, IpVersion};
 
-use crate::contents::StreamContents;
+use super::contents::StreamContents;
 use crate::ids::NodeId;
 
 /// The path of a connection from the client through any gateways to the server: `nodes.len() ==

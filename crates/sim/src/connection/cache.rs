@@ -12,8 +12,8 @@ use std::sync::Arc;
 use link::Dice;
 use scenario::CacheSpec;
 
-use crate::path::ConnectionPath;
-use crate::turn::ExchangeSizes;
+use super::path::ConnectionPath;
+use super::turn::ExchangeSizes;
 
 /// The cache at the end of one connection.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use scenario::IpVersion;
 use tcp::wire;
 use tcp::{ByteRange, Ecn, Segment, SegmentPayload as _};
 
+use super::packet::{IP_HEADER, PacketBody, SimulatedPacket, UDP_HEADER, headers_of};
 use crate::ids::NodeId;
-use crate::packet::{IP_HEADER, PacketBody, SimulatedPacket, UDP_HEADER, headers_of};
 use crate::slab::SlabKey;
 
 /// UDP port of SLACP in captures.
@@ -168,8 +168,8 @@ mod tests {
     use tcp::{ByteRange, HeaderFlags, HeaderOptions, SeqNr, Timestamps};
     use units::Instant;
 
+    use super::super::packet::{AppDatagram, SlacpDatagram};
     use super::*;
-    use crate::packet::{AppDatagram, SlacpDatagram};
 
     fn sealed(bytes: Vec<u8>) -> PacketBody {
         PacketBody::Slacp(SlacpDatagram { bytes, is_control: false, overhead: Overhead::Tunnel })

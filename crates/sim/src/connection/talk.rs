@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 
 use tcp::{ByteRange, Connection, ConnectionEvent, SegmentPayload as _};
 
-use crate::cache::{CacheDecision, ServerReplyCache};
+use super::cache::{CacheDecision, ServerReplyCache};
+use super::turn::ExchangeSizes;
 use crate::ids::AppId;
 use crate::slab::SlabKey;
-use crate::turn::ExchangeSizes;
 
 /// Length of a transfer that only [`crate::World::stop`] ends, in bytes.
 pub const ENDLESS: u64 = 1 << 60;

@@ -7,10 +7,10 @@ use pep::relay::{LegFailure, LegSide, Relay};
 use tcp::{ByteRange, Connection, ConnectionEvent};
 use units::Instant;
 
+use super::path::ConnectionPath;
+use super::socket::ConnectionHosts;
 use crate::agenda::EventAlarm;
-use crate::path::ConnectionPath;
 use crate::slab::SlabKey;
-use crate::socket::ConnectionHosts;
 
 /// The gateway's end of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use pep::relay::LegSide;
 use scenario::IpVersion;
 use tcp::{ByteRange, Connection};
 
+use super::talk;
 use crate::agenda::EventAlarm;
 use crate::ids::NodeId;
 use crate::slab::SlabKey;
-use crate::talk;
 
 #[derive(Debug)]
 pub(crate) struct SimulatedSocket {
