@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::ReceiveMemory;
+use os::socket::datagrams::ReceiveMemory;
 use os::descriptor::raise_limit;
 use serde::Serialize;
 use slacp::{Config, KeyPair, PublicKey};

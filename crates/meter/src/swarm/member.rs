@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::{ArrivedDatagram, DatagramSocket, ReceiveMemory};
+use os::socket::datagrams::{ArrivedDatagram, DatagramSocket, ReceiveMemory};
 use os::socket::{BufferKind, overflows, set_buffer};
 use slacp::{Endpoint, Event, SessionId};
 use tokio::sync::mpsc::UnboundedSender;
