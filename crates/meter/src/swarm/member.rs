@@ -16,9 +16,9 @@ use units::{ByteCount, Machine};
 
 use super::hop::{HopStream, StreamWaiters};
 use super::{SwarmOptions, SwarmTraffic};
-use crate::download;
-use crate::payload::flow_key;
-use crate::request::{MeterRequest, RequestedWork};
+use crate::flow::download;
+use crate::protocol::payload::flow_key;
+use crate::protocol::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
 
 /// An event that a terminal reports to the swarm.

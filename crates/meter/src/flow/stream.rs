@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use units::BitRate;
 
-use crate::amount::FlowAmount;
-use crate::answer::Receipt;
-use crate::frame::{self, HEAD_LEN};
-use crate::pacer::Pacer;
-use crate::patience::with_idle_limit;
-use crate::payload::Payload;
+use super::pacer::Pacer;
+use crate::protocol::amount::FlowAmount;
+use crate::protocol::answer::Receipt;
+use crate::protocol::frame::{self, HEAD_LEN};
+use crate::protocol::payload::Payload;
+use crate::sockets::patience::with_idle_limit;
 
 /// Maximum size of one read or write, in bytes.
 const BLOCK: usize = 64 * 1024;
@@ -109,7 +109,7 @@ pub(crate) struct SendPlan {
     pub(crate) amount: FlowAmount,
     /// Maximum rate of the application's writes; `None` for no cap.
     pub(crate) cap: Option<BitRate>,
-    /// Set to send in blocks with heads ([`crate::frame`]).
+    /// Set to send in blocks with heads ([`crate::protocol::frame`]).
     pub(crate) framed: bool,
 }
 

@@ -6,8 +6,8 @@ use report::{CsvText, TableColumn, TextTable, dash};
 
 use super::{direction_label, milliseconds, outcome, rate, seconds, seconds_field, size, state};
 use crate::bulk::{BulkReport, DirectionSum};
-use crate::flow_report::FlowReport;
-use crate::sender::SenderReport;
+use crate::flow::report::FlowReport;
+use crate::sockets::sender::SenderReport;
 
 pub(super) fn text(report: &BulkReport) -> String {
     let mut table = TextTable::new([

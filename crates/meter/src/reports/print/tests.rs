@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::compare::{RunFile, compare};
+use crate::reports::compare::{RunFile, compare};
 
 fn report(json: Value) -> MeterReport {
     serde_json::from_value(json).expect("a report")

@@ -27,12 +27,12 @@ use std::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
-use crate::amount::FlowAmount;
-use crate::congestion::{CongestionControl, NAME_MAX};
-use crate::direction::Directions;
+use super::amount::FlowAmount;
+use super::direction::Directions;
+use super::udp_plan::{DATAGRAMS_MAX, HEAD_LEN, UdpPlan};
 use crate::sockets::SocketOptions;
-use crate::udp_plan::{DATAGRAMS_MAX, HEAD_LEN, UdpPlan};
-use crate::window::{ReceiveWindow, WindowError};
+use crate::sockets::congestion::{CongestionControl, NAME_MAX};
+use crate::sockets::window::{ReceiveWindow, WindowError};
 
 /// Size of an encoded request in bytes.
 pub const REQUEST_LEN: usize = 80;

@@ -5,8 +5,8 @@ use core::fmt;
 use report::{TableColumn, TextTable, dash};
 use stats::{ConfidenceInterval, ConfidenceIntervals};
 
-use crate::compare::{Gain, MetricComparison, MetricFigures, RunComparison};
-use crate::metric::RunMetric;
+use crate::reports::compare::{Gain, MetricComparison, MetricFigures, RunComparison};
+use crate::reports::metric::RunMetric;
 
 impl fmt::Display for RunComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

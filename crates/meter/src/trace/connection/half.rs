@@ -6,12 +6,12 @@ use units::{BitRate, ByteCount, Instant};
 
 use super::delivery::{PayloadClass, PayloadRange, PayloadTracker};
 use super::level::{ConditionTimer, TimeWeightedLevel};
-use super::plot::{Plot, PlotMark, PlotMarks};
-use super::report::DirectionReport;
 use super::rtt::RttSampler;
-use super::segment::{CapturedSegment, SegmentOptions};
 use super::sequence::SequenceUnwrapper;
 use super::window::AdvertisedWindows;
+use crate::trace::capture::segment::{CapturedSegment, SegmentOptions};
+use crate::trace::plot::{Plot, PlotMark, PlotMarks};
+use crate::trace::report::DirectionReport;
 
 /// Maximum payload of a packet that is certain to be a single segment.
 const FULL_SEGMENT_MAX: u64 = 1460;

@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::patience::with_idle_limit;
+use crate::sockets::patience::with_idle_limit;
 
 /// Size of a block's head in bytes.
 pub const HEAD_LEN: usize = 4;

@@ -2,13 +2,13 @@
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::answer::{Receipt, ServerAnswer};
+use super::stream::PayloadSink;
 use crate::flow::{self, FlowError};
-use crate::frame;
-use crate::payload::{Payload, PayloadSide};
-use crate::request::{MeterRequest, RequestedWork};
-use crate::sender::SenderReport;
-use crate::stream::PayloadSink;
+use crate::protocol::answer::{Receipt, ServerAnswer};
+use crate::protocol::frame;
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::protocol::request::{MeterRequest, RequestedWork};
+use crate::sockets::sender::SenderReport;
 
 /// Runs a whole download, from the request to the end of both directions. Counts the payload in
 /// `moved` as it arrives.

@@ -16,7 +16,7 @@ const TCP: u8 = 6;
 
 /// A header, and everything behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layer<'a> {
+pub(crate) enum Layer<'a> {
     /// An Ethernet frame, from its addresses on.
     Ethernet(&'a [u8]),
     /// A packet of the given EtherType.
@@ -48,7 +48,7 @@ pub enum Protocol {
 
 /// The reason why a packet has no segment to analyse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoSegment {
+pub(crate) enum NoSegment {
     /// The packet is of another protocol.
     Other(Protocol),
     /// A fragment of a packet with TCP or a tunnel.
@@ -70,7 +70,7 @@ impl Default for CapturePlace {
 
 impl CapturePlace {
     /// Adds a field (FNV-1a; <http://www.isthe.com/chongo/tech/comp/fnv/>).
-    pub(super) fn add(&mut self, field: &[u8]) {
+    pub(crate) fn add(&mut self, field: &[u8]) {
         for byte in field {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -78,13 +78,13 @@ impl CapturePlace {
 }
 
 /// The innermost IP packet, which holds a TCP segment.
-pub(super) struct InnerPacket<'a> {
-    pub(super) ip: LaxIpSlice<'a>,
-    pub(super) place: CapturePlace,
+pub(crate) struct InnerPacket<'a> {
+    pub(crate) ip: LaxIpSlice<'a>,
+    pub(crate) place: CapturePlace,
 }
 
 /// Removes all headers before the IP packet with TCP.
-pub(super) fn strip_headers(link: LinkType, bytes: &[u8]) -> Result<InnerPacket<'_>, NoSegment> {
+pub(crate) fn strip_headers(link: LinkType, bytes: &[u8]) -> Result<InnerPacket<'_>, NoSegment> {
     let mut place = CapturePlace::default();
     let mut layer = link.first(bytes, &mut place).ok_or(NoSegment::Unreadable)?;
     // UDP ports are only a hint: what does not look like the tunnel is plain UDP.

@@ -41,7 +41,7 @@ impl LinkType {
     }
 
     /// Removes the header; `None` if there are too few bytes.
-    pub(super) fn first<'a>(self, bytes: &'a [u8], place: &mut CapturePlace) -> Option<Layer<'a>> {
+    pub(crate) fn first<'a>(self, bytes: &'a [u8], place: &mut CapturePlace) -> Option<Layer<'a>> {
         let ether_type = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, bytes[at + 1]]));
         match self {
             Self::Null => Some(Layer::Ip(bytes.get(4..)?)),
@@ -67,7 +67,7 @@ impl LinkType {
 
     /// Returns the interface index in the header itself, else 0. A capture of all interfaces sees a
     /// forwarded packet once per interface.
-    pub(super) fn interface(self, bytes: &[u8]) -> u32 {
+    pub(crate) fn interface(self, bytes: &[u8]) -> u32 {
         let index = || Some(u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?));
         if self == Self::Cooked2 { index().unwrap_or(0) } else { 0 }
     }

@@ -1,6 +1,6 @@
 //! The windows advertised by one side.
 
-use super::report::WindowReport;
+use crate::trace::report::WindowReport;
 
 /// Collects unscaled windows: the scale is only certain when both SYNs were seen (RFC 7323 §2.2).
 #[derive(Debug, Clone, Copy, Default)]

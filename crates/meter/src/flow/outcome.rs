@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use super::stop::EarlyEnd;
 use crate::flow::FlowError;
-use crate::stop::EarlyEnd;
 
 /// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

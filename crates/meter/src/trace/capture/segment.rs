@@ -81,7 +81,7 @@ impl CapturedSegment {
 impl SegmentOptions {
     /// Parses the options of a header (RFC 9293 §3.1). Truncated, invalid and unknown options are
     /// ignored.
-    pub(super) fn read(mut bytes: &[u8]) -> Self {
+    pub(crate) fn read(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
         loop {
             bytes = match *bytes {

@@ -49,7 +49,7 @@ impl From<PcapError> for CaptureError {
 
 /// A record of a capture file.
 #[derive(Debug)]
-pub(super) enum CaptureRecord<'a> {
+pub(crate) enum CaptureRecord<'a> {
     /// A packet, with its time if the file has one.
     Packet(CapturedPacket<'a>),
     /// The number of packets that an interface of the capturing machine has dropped so far.
@@ -70,7 +70,7 @@ pub(super) enum CaptureRecord<'a> {
 ///
 /// # Errors
 /// The error in the file; all records before it have been passed.
-pub(super) fn read(
+pub(crate) fn read(
     mut source: impl Read,
     see: &mut dyn FnMut(CaptureRecord<'_>),
 ) -> Result<(), CaptureError> {

@@ -13,9 +13,9 @@ use std::time::Duration;
 use report::{CsvText, dash};
 use units::BitRate;
 
-use crate::direction::Direction;
-use crate::outcome::FlowOutcome;
-use crate::run_report::MeterReport;
+use super::run_report::MeterReport;
+use crate::flow::outcome::FlowOutcome;
+use crate::protocol::direction::Direction;
 use crate::swarm::SwarmReport;
 
 impl fmt::Display for MeterReport {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, ByteCount};
 
-use crate::direction::Directions;
+use super::direction::Directions;
 
 /// Size of a datagram's head, and so the minimum size of a datagram, in bytes.
 pub(crate) const HEAD_LEN: usize = 20;

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use units::{BitRate, ByteCount};
 
-use crate::amount::FlowAmount;
+use super::run_report::MeterReport;
 use crate::bulk::BulkReport;
-use crate::direction::Directions;
 use crate::page::PageReport;
+use crate::protocol::amount::FlowAmount;
+use crate::protocol::direction::Directions;
 use crate::rr::RrReport;
-use crate::run_report::MeterReport;
 use crate::udp::{UdpFlow, UdpReport};
 use stats::mean;
 

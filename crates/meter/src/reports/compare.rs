@@ -7,8 +7,8 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::metric::{ImprovementDirection, RunMetric};
-use crate::run_report::MeterReport;
+use super::metric::{ImprovementDirection, RunMetric};
+use super::run_report::MeterReport;
 use stats::SampleSummary;
 use stats::{Bootstrap, ConfidenceIntervals, standard_deviation, student_t};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, ByteCount};
 
-use crate::direction::Direction;
-use crate::outcome::FlowOutcome;
-use crate::sender::SenderReport;
+use super::outcome::FlowOutcome;
+use crate::protocol::direction::Direction;
+use crate::sockets::sender::SenderReport;
 
 /// One flow of a bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use units::Instant;
 
-use super::moments::Moments;
+use crate::trace::moments::Moments;
 
 /// Maximum number of segments timed at once.
 const TIMED_MAX: usize = 65_536;

@@ -22,7 +22,7 @@
 //! nanoseconds (all ones: unknown); and the number dropped because the receiver's socket was full.
 //! The latter two are sent in both directions.
 //!
-//! A download begins with *accepted* and goes on with payload in blocks ([`crate::frame`]); when the
+//! A download begins with *accepted* and goes on with payload in blocks ([`super::frame`]); when the
 //! client has all of it and half-closes, the server reports what it *sent*. An upload is answered by
 //! any number of *progress* and then *received* or *corrupt*, a request/reply connection by
 //! *accepted*, the replies, and then *received* or *corrupt*. *Refused* ends any connection.
@@ -32,9 +32,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::request::{MAGIC, VERSION};
-use crate::sender::SenderReport;
-use crate::udp_plan::UdpCounts;
+use super::request::{MAGIC, VERSION};
+use super::udp_plan::UdpCounts;
+use crate::sockets::sender::SenderReport;
 
 /// Length of an encoded answer.
 pub const ANSWER_LEN: usize = 72;
