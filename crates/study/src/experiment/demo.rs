@@ -2,7 +2,7 @@
 //!
 //! Transfers, web pages and requests cross a satellite link with real packets, first through the
 //! pair, then as plain kernel TCP with each congestion control. See [`crate::plan`] for the tasks
-//! and [`crate::figures`] for the meaning of the figures. Machines without network namespaces
+//! and [`super::figures`] for the meaning of the figures. Machines without network namespaces
 //! simulate it.
 
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use config::FileError;
 use scenario::{Preset, PresetOverrides};
 use units::{BitRate, Probability, format_duration};
 
+use super::entry::MeasurementRecord;
+use super::figures::LinkLimit;
+use super::machine::Machine;
+use super::measure::{LabHosts, Measurement, limits};
+use super::on_demand::{self, OnDemandUpload};
+use super::progress::ProgressDisplay;
+use super::results::{Results, RunConditions};
+use super::simulate::Simulation;
+use super::summary::Unavailable;
 use crate::StudyError;
-use crate::entry::MeasurementRecord;
-use crate::figures::LinkLimit;
-use crate::machine::Machine;
-use crate::measure::{LabHosts, Measurement, limits};
-use crate::on_demand::{self, OnDemandUpload};
 use crate::plan::{DemoPlan, Task, TrafficPath};
-use crate::progress::ProgressDisplay;
-use crate::results::{Results, RunConditions};
-use crate::simulate::Simulation;
-use crate::summary::Unavailable;
 
 /// Preset of the satellite link.
 const PRESET: &str = "geo";

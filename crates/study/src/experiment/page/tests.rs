@@ -3,11 +3,11 @@ use std::time::Duration;
 use units::{BitRate, Probability};
 
 use super::*;
-use crate::figures::LinkLimit;
-use crate::machine::Machine;
-use crate::on_demand::OnDemandUpload;
+use crate::experiment::figures::LinkLimit;
+use crate::experiment::machine::Machine;
+use crate::experiment::on_demand::OnDemandUpload;
+use crate::experiment::results::RunConditions;
 use crate::plan::DemoPlan;
-use crate::results::RunConditions;
 
 fn limit() -> LinkLimit {
     let (rate, per) = (BitRate::from_mbit(50), Probability::new(0.01).unwrap());

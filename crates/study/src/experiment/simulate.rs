@@ -16,11 +16,11 @@ use tcp::cc::SpecError;
 use units::{BitRate, ByteCount, Instant};
 
 use self::work::TaskClient;
-use crate::entry::{MeasurementEntry, MeasurementRecord, Trail};
-use crate::figures::{LinkLimit, TaskFigures};
+use super::entry::{MeasurementEntry, MeasurementRecord, Trail};
+use super::figures::{LinkLimit, TaskFigures};
+use super::progress::note;
 use crate::pair::window;
 use crate::plan::{Task, TaskWork, TrafficPath};
-use crate::progress::note;
 
 /// Virtual time limit of a task.
 const ALLOWANCE: Duration = Duration::from_secs(60);

@@ -5,12 +5,12 @@ use report::{
 };
 use stats::SampleSpread;
 
-use crate::entry::{MeasurementEntry, MeasurementRecord};
-use crate::figures::TaskFigures;
-use crate::on_demand;
+use super::entry::{MeasurementEntry, MeasurementRecord};
+use super::figures::TaskFigures;
+use super::on_demand;
+use super::results::Results;
+use super::summary;
 use crate::plan::{DOWNLOAD, REQUESTS, Task, TrafficPath};
-use crate::results::Results;
-use crate::summary;
 
 /// Colours of plain TCP's congestion controls.
 const PLAIN: [SeriesColour; 3] = [SeriesColour::Orange, SeriesColour::Green, SeriesColour::Purple];

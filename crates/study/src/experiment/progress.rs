@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use meter::ProgressCounter;
 
-use crate::entry::{MeasurementEntry, Trail};
+use super::entry::{MeasurementEntry, Trail};
 use crate::plan::{Task, TrafficPath};
 
 /// Polling interval of the progress counters.

@@ -3,8 +3,8 @@
 use report::{TableColumn, TextTable, aligned};
 use stats::SampleSpread;
 
-use crate::entry::MeasurementEntry;
-use crate::figures::{LinkLimit, ResponseTimes, TaskFigures, gain};
+use super::entry::MeasurementEntry;
+use super::figures::{LinkLimit, ResponseTimes, TaskFigures, gain};
 use crate::plan::{Task, TaskWork, TrafficPath};
 
 /// Number of figures in the row of a way.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use meter::{BulkReport, FlowOutcome, PageReport, RrReport};
 use serde::Serialize;
 
-use crate::figures::{LinkLimit, TaskFigures};
+use super::figures::{LinkLimit, TaskFigures};
 use crate::plan::{Task, TrafficPath};
 
 /// Minimum RTT at which the connect time shows which host answered: a busy machine may add as much.

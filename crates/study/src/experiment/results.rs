@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::entry::{MeasurementEntry, MeasurementRecord};
-use crate::figures::LinkLimit;
-use crate::machine::Machine;
-use crate::on_demand::{self, OnDemandUpload};
+use super::entry::{MeasurementEntry, MeasurementRecord};
+use super::figures::LinkLimit;
+use super::machine::Machine;
+use super::on_demand::{self, OnDemandUpload};
+use super::summary::{self, SummaryInput, Unavailable};
 use crate::plan::{DemoPlan, TrafficPath};
-use crate::summary::{self, SummaryInput, Unavailable};
 
 /// All results of a study, with the conditions under which it ran.
 pub struct Results {

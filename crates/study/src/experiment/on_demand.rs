@@ -13,8 +13,8 @@ use serde::Serialize;
 use tokio::runtime;
 use units::ByteCount;
 
+use super::entry::TaskReport;
 use crate::StudyError;
-use crate::entry::TaskReport;
 use crate::meter_server::MeterServer;
 use crate::pair::GatewayPair;
 use crate::plan::TrafficPath;

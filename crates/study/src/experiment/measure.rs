@@ -15,17 +15,17 @@ use meter::{
 use tokio::runtime;
 use units::ByteCount;
 
+use super::default_control::default_control;
+use super::entry::{MeasurementEntry, MeasurementRecord, TaskReport, Trail};
+use super::figures::LinkLimit;
+use super::progress::{ProgressDisplay, watched};
 use crate::StudyError;
-use crate::default_control::default_control;
-use crate::entry::{MeasurementEntry, MeasurementRecord, TaskReport, Trail};
-use crate::figures::LinkLimit;
 use crate::meter_server::MeterServer;
 use crate::pair::GatewayPair;
 use crate::plan::{
     CONNECTIONS, DOWNLOAD, OBJECT, OBJECTS, PAGE_CONNECTIONS, REPLY, REQUEST, REQUESTS, Task,
     TrafficPath, UPLOAD,
 };
-use crate::progress::{ProgressDisplay, watched};
 
 /// A measurement that is to run in a lab.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ fn record(task: Task, way: &TrafficPath, per: f64) -> MeasurementRecord {
     let per = Probability::new(per).unwrap();
     let overrides = PresetOverrides { per: Some(per), ..PresetOverrides::default() };
     let preset = &Preset::load("geo").unwrap().with(&overrides).unwrap();
-    let limit = crate::measure::limits(preset, per)[usize::from(task == Task::Upload)];
+    let limit = crate::experiment::measure::limits(preset, per)[usize::from(task == Task::Upload)];
     Simulation { round: 0, task, way, preset, seed: 1, limit }.run().unwrap()
 }
 
