@@ -25,53 +25,41 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod config;
 mod counters;
 pub mod dama;
-mod delay;
 mod dice;
-mod discipline_choice;
-mod ecn;
 mod encapsulation;
 mod link;
-mod loss;
 mod modcod;
-mod opportunities;
-mod outage;
 mod payload;
 mod policer;
-mod propagate;
+mod propagation;
 mod queue;
-mod queue_size;
 mod rate;
-mod reception;
-mod schedule;
-mod serialise;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 mod text;
 mod trace;
-mod wake;
 
-pub use config::LinkConfig;
 pub use counters::{PacketCounters, Tally};
-pub use delay::{Delay, Jitter};
 pub use dice::Dice;
-pub use discipline_choice::{DisciplineChoice, DisciplineError};
-pub use ecn::mark_ce;
 pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::Link;
-pub use loss::{BurstError, BurstModel, ErrorModel, GilbertElliott, LossModel};
+pub use link::config::LinkConfig;
+pub use link::wake::WakeCause;
 pub use modcod::{
     Acm, AcmController, Adaptation, CodeRate, Constellation, Modcod, Modcods, Standard, es_n0_of,
 };
-pub use opportunities::{Opportunities, OpportunitiesError};
-pub use outage::Outage;
+pub use payload::ecn::mark_ce;
 pub use payload::{CarriedPacket, TrafficClass};
 pub use policer::{Policer, PolicerError};
+pub use propagation::delay::{Delay, Jitter};
+pub use propagation::loss::{BurstError, BurstModel, ErrorModel, GilbertElliott, LossModel};
+pub use propagation::outage::Outage;
+pub use queue::discipline_choice::{DisciplineChoice, DisciplineError};
+pub use queue::queue_size::{QueueError, QueueSize};
 pub use queue::{CoDel, Discipline, QueueLimit, Red};
-pub use queue_size::{QueueError, QueueSize};
 pub use rate::Rate;
+pub use rate::opportunities::{Opportunities, OpportunitiesError};
 pub use text::SettingError;
 pub use trace::{Trace, TraceError, TraceValue};
-pub use wake::WakeCause;

@@ -1,19 +1,23 @@
 //! The link: combines queue, serialiser and propagation.
 
+pub(crate) mod config;
+mod propagate;
+mod serialise;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wake;
 
 use units::{Instant, Machine};
 
 use crate::payload::NumberedPacket;
 use crate::policer::PolicerBucket;
-use crate::propagate::Propagation;
 use crate::queue::SerialiserQueue;
-use crate::serialise::Serialiser;
 use crate::{
     CarriedPacket, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, LossModel, Outage,
     PacketCounters, Policer, QueueLimit, Rate, Tally, WakeCause,
 };
+use propagate::Propagation;
+use serialise::Serialiser;
 
 /// The stream of random numbers that RED draws from.
 const QUEUE: u64 = 3;

@@ -1,6 +1,8 @@
 //! The packets a link can carry.
 
-use crate::ecn::mark_ce;
+pub(crate) mod ecn;
+
+use ecn::mark_ce;
 
 /// A packet as seen by a link.
 pub trait CarriedPacket {

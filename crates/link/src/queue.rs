@@ -9,7 +9,9 @@
 //! whole cell or block; several queues with priorities.
 
 mod codel;
+pub(crate) mod discipline_choice;
 mod fifo;
+pub(crate) mod queue_size;
 mod red;
 
 use units::{ByteCount, Instant};

@@ -1,12 +1,12 @@
 //! The rate of a link over time.
 
+pub(crate) mod opportunities;
 mod steps;
 
 use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::opportunities;
 use crate::{Opportunities, Trace};
 use steps::Steps;
 

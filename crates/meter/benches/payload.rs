@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use meter::payload::{Payload, PayloadSide};
+use meter::protocol::payload::{Payload, PayloadSide};
 
 const BLOCK: usize = 64 * 1024;
 

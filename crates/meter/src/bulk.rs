@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use units::{BitRate, ByteCount};
 
-use crate::amount::FlowAmount;
-use crate::congestion::CongestionControl;
-use crate::direction::{Direction, Directions};
+use crate::flow::outcome::ProgressCounter;
+use crate::flow::report::FlowReport;
+use crate::flow::stop::Stop;
 use crate::flow::{self, FlowError};
-use crate::flow_report::FlowReport;
-use crate::outcome::ProgressCounter;
+use crate::protocol::amount::FlowAmount;
+use crate::protocol::direction::{Direction, Directions};
 use crate::sockets::SocketOptions;
-use crate::stop::Stop;
-use crate::window::ReceiveWindow;
+use crate::sockets::congestion::CongestionControl;
+use crate::sockets::window::ReceiveWindow;
 use stats::jain_index;
 
 /// The options of a bulk transfer.

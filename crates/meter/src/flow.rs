@@ -1,4 +1,12 @@
-//! Steps that all client connections share: connecting, requesting, reading answers.
+//! Flows: the steps that all client connections share (connecting, requesting, reading answers), their
+//! payload, early end and outcome.
+
+pub(crate) mod download;
+pub(crate) mod outcome;
+mod pacer;
+pub(crate) mod report;
+pub(crate) mod stop;
+pub(crate) mod stream;
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,12 +16,12 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::answer::{ANSWER_LEN, AnswerError, Receipt, RequestRefusal, ServerAnswer};
 use crate::http::HttpError;
-use crate::patience::with_idle_limit;
-use crate::request::MAGIC;
+use crate::protocol::answer::{ANSWER_LEN, AnswerError, Receipt, RequestRefusal, ServerAnswer};
+use crate::protocol::request::MAGIC;
+use crate::sockets::patience::with_idle_limit;
 use crate::sockets::{SocketError, SocketOptions};
-use crate::stream::read_end;
+use stream::read_end;
 
 /// The reason why a flow did not complete.
 #[derive(Debug, Error)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::http::RequestHead;
-use crate::payload::{Payload, PayloadSide};
-use crate::request::{MeterRequest, REQUEST_LEN, RequestedWork};
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::protocol::request::{MeterRequest, REQUEST_LEN, RequestedWork};
+use crate::protocol::udp_plan::HEAD_LEN;
 use crate::udp::receiver::{UdpReceiver, fill};
-use crate::udp_plan::HEAD_LEN;
 
 /// Maximum number of planned datagrams, of which the receiver is handed some.
 const PLANNED: u64 = 1 << 16;

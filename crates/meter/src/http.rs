@@ -2,7 +2,7 @@
 //!
 //! An object is `/object/KEY/SIZE` (key in hexadecimal, size in bytes). `?cc=NAME` selects the
 //! congestion control of the server's socket, and `fresh=SECONDS` says how long caches may use the
-//! object. The body is the server's payload ([`crate::payload`]) for that key.
+//! object. The body is the server's payload ([`crate::protocol::payload`]) for that key.
 
 pub mod head;
 
@@ -12,8 +12,8 @@ use thiserror::Error;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use self::head::HEAD_MAX;
-use crate::congestion::CongestionControl;
-use crate::patience::with_idle_limit;
+use crate::sockets::congestion::CongestionControl;
+use crate::sockets::patience::with_idle_limit;
 
 /// An object as named by the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

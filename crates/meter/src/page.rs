@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use units::ByteCount;
 
-use crate::congestion::CongestionControl;
-use crate::outcome::{FlowOutcome, ProgressCounter};
+use crate::flow::outcome::{FlowOutcome, ProgressCounter};
+use crate::flow::stop::{EarlyEnd, Stop};
 use crate::page::connection::PageConnection;
-use crate::stop::{EarlyEnd, Stop};
+use crate::sockets::congestion::CongestionControl;
 use stats::SampleSummary;
 
 /// The HTTP version, and its use of connections.

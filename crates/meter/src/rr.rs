@@ -9,15 +9,15 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use units::ByteCount;
 
-use crate::answer::ServerAnswer;
-use crate::congestion::CongestionControl;
+use crate::flow::outcome::{FlowOutcome, ProgressCounter};
+use crate::flow::stop::Stop;
+use crate::flow::stream::{PayloadSink, PayloadSource};
 use crate::flow::{self, FlowError};
-use crate::outcome::{FlowOutcome, ProgressCounter};
-use crate::payload::{Payload, PayloadSide, flow_key};
-use crate::request::{MeterRequest, RequestedWork};
+use crate::protocol::answer::ServerAnswer;
+use crate::protocol::payload::{Payload, PayloadSide, flow_key};
+use crate::protocol::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
-use crate::stop::Stop;
-use crate::stream::{PayloadSink, PayloadSource};
+use crate::sockets::congestion::CongestionControl;
 use stats::SampleSummary;
 
 /// The options of a request/reply measurement. Each connection sends its next request when the

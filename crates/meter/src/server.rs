@@ -17,16 +17,16 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::amount::FlowAmount;
-use crate::answer::{Receipt, RequestRefusal, ServerAnswer};
-use crate::congestion::{CongestionError, ListenerControl};
-use crate::patience::with_idle_limit;
-use crate::payload::{Payload, PayloadSide};
-use crate::request::{MAGIC, MeterRequest, REQUEST_LEN, RequestError, RequestedWork};
-use crate::sender::{self, RttMean, SenderReport};
+use crate::flow::stream::{self, PayloadSink, PayloadSource, SendPlan, read_end};
+use crate::protocol::amount::FlowAmount;
+use crate::protocol::answer::{Receipt, RequestRefusal, ServerAnswer};
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::protocol::request::{MAGIC, MeterRequest, REQUEST_LEN, RequestError, RequestedWork};
 use crate::sockets::SocketError;
-use crate::stream::{self, PayloadSink, PayloadSource, SendPlan, read_end};
-use crate::window::ReceiveWindow;
+use crate::sockets::congestion::{CongestionError, ListenerControl};
+use crate::sockets::patience::with_idle_limit;
+use crate::sockets::sender::{self, RttMean, SenderReport};
+use crate::sockets::window::ReceiveWindow;
 
 pub use self::http::HttpServeError;
 

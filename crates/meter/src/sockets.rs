@@ -1,4 +1,9 @@
-//! Options of the sockets that carry traffic.
+//! Options of the sockets that carry traffic, their figures, and the time limit of every wait on them.
+
+pub mod congestion;
+pub(crate) mod patience;
+pub mod sender;
+pub mod window;
 
 use std::fmt;
 use std::io;
@@ -7,7 +12,7 @@ use socket2::SockRef;
 use thiserror::Error;
 use units::ByteCount;
 
-use crate::congestion::{CongestionControl, CongestionError};
+use congestion::{CongestionControl, CongestionError};
 
 /// Socket options; `None` keeps the kernel's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::ReceiveMemory;
 use os::descriptor::raise_limit;
+use os::socket::datagrams::ReceiveMemory;
 use serde::Serialize;
 use slacp::{Config, KeyPair, PublicKey};
 use tokio::sync::{mpsc, watch};
@@ -29,8 +29,8 @@ pub use self::keys::terminal_key;
 use self::member::{MemberEvent, SwarmMember, SwarmStage};
 pub use self::process::ProcessFigures;
 use self::process::{PhaseUsage, ProcessGauge};
-use crate::amount::FlowAmount;
-use crate::stop::Stop;
+use crate::flow::stop::Stop;
+use crate::protocol::amount::FlowAmount;
 
 /// Time limit for the terminals to tell the hub that they leave: three messages within 150 ms.
 const LEAVING: Duration = Duration::from_secs(1);

@@ -12,42 +12,30 @@
 //! windows (which are not transmitted), and TCP in IP fragments.
 
 mod analysis;
+mod capture;
 mod clock;
 mod connection;
 mod copies;
-mod delivery;
-mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod half;
-mod layers;
 mod left_out;
-mod level;
-mod link_type;
 mod moments;
-mod packet;
-mod pcapng;
 mod plot;
 mod print;
-mod ranges;
 mod report;
-mod rtt;
-mod segment;
-mod sequence;
 mod svg;
-mod window;
 
 pub use analysis::{
     AnalysedCapture, CONNECTIONS_MAX, CaptureAnalysis, PLOTTED_MAX, TraceOptions, analyse,
 };
+pub use capture::file::CaptureError;
+pub use capture::layers::{CapturePlace, Protocol};
+pub use capture::link_type::LinkType;
+pub use capture::packet::{CapturedPacket, PacketContent};
+pub use capture::segment::{CapturedSegment, SegmentFlags, SegmentOptions, Sighting};
 pub use connection::Plots;
-pub use file::CaptureError;
-pub use layers::{CapturePlace, Protocol};
-pub use link_type::LinkType;
-pub use packet::{CapturedPacket, PacketContent};
 pub use plot::{Plot, PlotMark, PlotMarks};
 pub use report::{
     ConnectionEnding, ConnectionReport, DirectionReport, DurationStatistics, TraceReport,
     WindowReport,
 };
-pub use segment::{CapturedSegment, SegmentFlags, SegmentOptions, Sighting};

@@ -14,17 +14,17 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::{interval, timeout};
 use units::{BitRate, ByteCount};
 
-use crate::answer::ServerAnswer;
-use crate::direction::{Direction, Directions};
+use crate::flow::outcome::FlowOutcome;
+use crate::flow::stop::{EarlyEnd, Stop};
 use crate::flow::{self, FlowError};
-use crate::outcome::FlowOutcome;
-use crate::payload::{Payload, PayloadSide, flow_key};
-use crate::request::{MeterRequest, RequestedWork};
+use crate::protocol::answer::ServerAnswer;
+use crate::protocol::direction::{Direction, Directions};
+use crate::protocol::payload::{Payload, PayloadSide, flow_key};
+use crate::protocol::request::{MeterRequest, RequestedWork};
+use crate::protocol::udp_plan::{UdpCounts, UdpPlan};
 use crate::sockets::SocketOptions;
-use crate::stop::{EarlyEnd, Stop};
 use crate::udp::exchange::{SentCounts, UdpExchange, exchange, open_socket};
 use crate::udp::receiver::{GREETING, fill};
-use crate::udp_plan::{UdpCounts, UdpPlan};
 
 /// Interval between greetings until the server has received one.
 const GREETING_INTERVAL: Duration = Duration::from_millis(200);

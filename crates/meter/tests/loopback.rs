@@ -4,13 +4,14 @@ use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use meter::answer::{ANSWER_LEN, Receipt, RequestRefusal, ServerAnswer};
-use meter::payload::{Payload, PayloadSide, flow_key};
-use meter::request::{MeterRequest, REQUEST_LEN, RequestedWork};
+use meter::protocol::answer::{ANSWER_LEN, Receipt, RequestRefusal, ServerAnswer};
+use meter::protocol::frame;
+use meter::protocol::payload::{Payload, PayloadSide, flow_key};
+use meter::protocol::request::{MeterRequest, REQUEST_LEN, RequestedWork};
 use meter::sockets::SocketOptions;
 use meter::{
     BulkOptions, BulkReport, Direction, Directions, FlowAmount, FlowOutcome, ProgressCounter,
-    RrOptions, Stop, bulk, frame, request_reply, serve,
+    RrOptions, Stop, bulk, request_reply, serve,
 };
 use os::testkit::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

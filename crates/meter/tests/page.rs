@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use meter::payload::{Payload, PayloadSide, flow_key};
+use meter::protocol::payload::{Payload, PayloadSide, flow_key};
 use meter::{FlowOutcome, HttpMode, PageOptions, PageReport, ProgressCounter, Stop, page, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,4 +1,6 @@
-//! The clock of labs and gateways: `CLOCK_MONOTONIC`, in the form that state machines take.
+//! The clock of labs and gateways: `CLOCK_MONOTONIC`, in the form that state machines take; and a timer.
+
+pub(crate) mod timer;
 
 use core::time::Duration;
 

@@ -1,4 +1,7 @@
-//! File descriptors: passing them to another process, closing inherited ones, and their limit.
+//! File descriptors: passing them to another process, closing inherited ones, watching them, and their
+//! limit.
+
+pub(crate) mod watched;
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};

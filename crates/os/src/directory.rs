@@ -1,4 +1,6 @@
-//! Directories: changes of their files (inotify(7)), and their way to the disk.
+//! Directories: changes of their files (inotify(7)), their way to the disk, and private ones.
+
+pub(crate) mod places;
 
 use std::fs::File;
 use std::io;

@@ -6,28 +6,22 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod clock;
-pub mod datagrams;
 pub mod descriptor;
 pub mod device;
 mod directory;
-mod ipv6;
 pub mod names;
 pub mod namespace;
 pub mod netlink;
-mod option;
 pub mod packet;
-mod places;
 pub mod priority;
 pub mod process;
 pub mod socket;
 pub mod station;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
-mod timer;
-mod watched;
 
+pub use clock::timer::Timer;
+pub use descriptor::watched::WatchedDescriptor;
+pub use directory::places::{DirectoryError, PrivateDirectories, PrivateDirectory, RUN_VARIABLE};
 pub use directory::{DirectoryWatch, sync_directory};
-pub use ipv6::{any_address, has_ipv6};
-pub use places::{DirectoryError, PrivateDirectories, PrivateDirectory, RUN_VARIABLE};
-pub use timer::Timer;
-pub use watched::WatchedDescriptor;
+pub use socket::ipv6::{any_address, has_ipv6};

@@ -1,6 +1,10 @@
-//! Options and queries of IP sockets for which `nix` and `socket2` have no function.
+//! IP sockets: options and queries for which `nix` and `socket2` have no function, and datagrams, many in
+//! a system call.
 
+pub mod datagrams;
+pub(crate) mod ipv6;
 mod marked;
+pub(crate) mod option;
 mod steering;
 mod tcp_info;
 
@@ -10,8 +14,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use units::ByteCount;
-
-use crate::option;
 
 pub use marked::{MarkedDatagrams, send_marked};
 pub use steering::{EarlierSockets, Steering, steer};

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::Instant;
 
-use crate::packet::AppDatagram;
+use crate::network::packet::AppDatagram;
 use crate::slab::SlabKey;
 
 /// A notification to an application.

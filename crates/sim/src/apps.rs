@@ -3,6 +3,7 @@
 mod bulk;
 mod bundles;
 mod cbr;
+mod chance;
 mod ftp;
 mod lookups;
 mod mail;

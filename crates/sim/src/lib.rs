@@ -8,33 +8,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod ack_spacer;
 mod agenda;
 mod app;
 mod apps;
-mod cache;
-mod chance;
-mod contents;
+mod connection;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;
-mod ip;
 mod metric;
 mod network;
-mod packet;
-mod path;
 mod probe;
 mod run;
-mod script;
 mod slab;
-mod socket;
-mod split;
-mod talk;
 #[cfg(test)]
 mod testkit;
-mod turn;
-mod window_limiter;
 mod world;
 
 pub use app::{AppNotice, AppStats, WorkUnit};
@@ -42,22 +30,22 @@ pub use apps::{
     BulkAmount, BulkTransfer, BundleTransfer, CbrSource, FtpTransfer, MailTransfer, PageLoads,
     RequestReply, ResolutionSetup, WebUsers,
 };
+pub use connection::path::{ConnectionPath, PathLeg};
+pub use connection::script::{EndpointState, HostScript, ScriptStep, ServerBehaviour};
+pub use connection::talk::{ENDLESS, FirstCloser};
+pub use connection::turn::ExchangeSizes;
 pub use ids::{AppId, LinkId, NodeId};
 pub use metric::{
     LinkCapacities, LinkUse, MetricValue, capacities, flow_metrics, link_metrics, median_of_runs,
     sender_metrics,
 };
 pub use network::RouteHop;
-pub use packet::{AppDatagram, PacketBody, SimulatedPacket, SlacpDatagram};
-pub use path::{ConnectionPath, PathLeg};
+pub use network::packet::{AppDatagram, PacketBody, SimulatedPacket, SlacpDatagram};
 pub use probe::{
     FirstLoss, LinkRecording, LinkSample, MarkKind, RunRecordings, SegmentMark, SenderRecording,
     SenderSample,
 };
 pub use run::SimulationRun;
 pub use scenario::{CacheSpec, Direction, FetchMethod, IpVersion, Overhead, ReplySizes};
-pub use script::{EndpointState, HostScript, ScriptStep, ServerBehaviour};
 pub use slab::SlabKey;
-pub use talk::{ENDLESS, FirstCloser};
-pub use turn::ExchangeSizes;
 pub use world::{App, ChargedBytes, MacBuffer, PacketTap, World};

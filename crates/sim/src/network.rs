@@ -1,15 +1,20 @@
-//! Nodes and the links between them.
+//! Nodes, the links between them, and the packets on the way.
+
+pub(crate) mod ack_spacer;
+pub(crate) mod ip;
+pub(crate) mod packet;
+pub(crate) mod window_limiter;
 
 use std::collections::VecDeque;
 
 use link::dama::Dama;
 use link::{Link, PacketCounters, Tally};
 
-use crate::ack_spacer::AckSpacer;
 use crate::agenda::EventAlarm;
 use crate::ids::{LinkId, NodeId};
-use crate::packet::SimulatedPacket;
-use crate::window_limiter::WindowLimiter;
+use ack_spacer::AckSpacer;
+use packet::SimulatedPacket;
+use window_limiter::WindowLimiter;
 
 /// One direction of a link, as nodes use it.
 #[derive(Debug)]

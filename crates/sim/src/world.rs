@@ -27,15 +27,15 @@ use units::{Instant, Machine};
 
 use crate::agenda::Agenda;
 use crate::app::{AppNotice, AppStats};
+use crate::connection::script::ScriptedConnection;
+use crate::connection::socket::SimulatedSocket;
+use crate::connection::split::SplitConnection;
+use crate::connection::talk::AppConversation;
 use crate::ids::{AppId, LinkId, NodeId};
+use crate::network::packet::SimulatedPacket;
 use crate::network::{LinkEntry, NodeEntry, SharedReturnLink};
-use crate::packet::SimulatedPacket;
 use crate::probe::RunRecordings;
-use crate::script::ScriptedConnection;
 use crate::slab::{Slab, SlabKey};
-use crate::socket::SimulatedSocket;
-use crate::split::SplitConnection;
-use crate::talk::AppConversation;
 use crate::world::slacp::{PendingStream, SlacpGateway};
 
 pub use app::App;

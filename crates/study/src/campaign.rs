@@ -19,6 +19,7 @@ mod record;
 mod runner;
 mod select;
 mod source;
+pub(crate) mod stop_rule;
 mod store;
 mod tables;
 #[cfg(test)]

@@ -3,18 +3,17 @@
 mod additive;
 mod bbr;
 mod bic;
-mod compound;
 mod cubic;
+mod delay;
 mod hybla;
 mod hystart;
 mod hystart_2011;
-mod illinois;
+mod math;
 mod option;
 mod registry;
 mod reno;
 #[cfg(test)]
 mod tests;
-mod vegas;
 mod westwood;
 mod window;
 
@@ -23,7 +22,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-pub use crate::rate::RateSample;
+pub use crate::estimate::rate::RateSample;
 pub use option::OptionError;
 pub use registry::{ControllerSpec, NAMES, SpecError};
 pub(crate) use window::{CongestionWindow, WindowController};

@@ -1,15 +1,18 @@
-//! The settings of an endpoint: every option of the sources.
+//! The settings of an endpoint: every option of the sources, also as text and in named sets.
+
+pub(crate) mod options;
+pub(crate) mod profile;
 
 use core::time::Duration;
 
 use units::{BitRate, ByteCount};
 
 use crate::cc::{ControllerSpec, FastRecovery};
-use crate::prr::PrrBound;
-use crate::rtt::RtoConfig;
+use crate::estimate::rtt::RtoConfig;
+use crate::recovery::prr::PrrBound;
 use crate::segment::Cookie;
-use crate::tao::TransactionSettings;
-use crate::tcb::{ControlBlock, TcbSharing};
+use crate::sharing::tao::TransactionSettings;
+use crate::sharing::tcb::{ControlBlock, TcbSharing};
 
 /// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
 /// timestamps, window scaling, RACK-TLP, PRR and CUBIC. [`crate::Profile`] has the named sets of

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use etherparse::{IpNumber, SlicedPacket};
 use units::{Instant, Machine};
 
-use crate::packet::{self, IncomingPacket};
+use crate::wire::packet::{self, IncomingPacket};
 use crate::{Config, Connection, Ecn, SeqNr, Stack, StackEvent, StackLimits, SynData, wire};
 
 const LIMITS: StackLimits = StackLimits { flows: 4, incoming: 2 };

@@ -6,51 +6,38 @@
 pub mod cc;
 mod config;
 mod connection;
-mod delivery_snapshot;
-mod flight;
+mod estimate;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod math;
-mod options;
-mod pacer;
-pub mod packet;
-mod payload;
-mod profile;
-mod prr;
-mod rack;
-mod rate;
 mod receiver;
-mod rtt;
+mod recovery;
 mod segment;
-mod send_buffer;
 mod sender;
-mod seq;
+mod sharing;
 mod stack;
 mod stats;
-mod tao;
-mod tcb;
 mod wake;
 pub mod wire;
 
+pub use config::options::ConfigError;
+pub use config::profile::{Profile, UnknownProfile};
 pub use config::{
     AckConfig, AckCounting, AfterSlowStart, Config, KeepaliveConfig, LossDetector, SynData,
 };
 pub use connection::{AbortReason, Connection, ConnectionEvent, TcpState, WriteError, refusal};
-pub use options::ConfigError;
-pub use payload::{ByteRange, SegmentPayload};
-pub use profile::{Profile, UnknownProfile};
-pub use prr::PrrBound;
-pub use rtt::{RtoConfig, RttSampling};
+pub use estimate::rtt::{RtoConfig, RttSampling};
+pub use recovery::prr::PrrBound;
+pub use segment::payload::{ByteRange, SegmentPayload};
+pub use segment::seq::SeqNr;
 pub use segment::{
     Cookie, CountOptions, Ecn, HeaderFlags, HeaderOptions, SackBlock, SackBlocks, Segment, Snack,
     Timestamps,
 };
-pub use seq::SeqNr;
+pub use sharing::tao::{TaoCache, TransactionSettings};
+pub use sharing::tcb::{ControlBlock, TcbSharing};
 pub use stack::{
     FlowFailure, FlowId, FlowRead, Stack, StackCounts, StackError, StackEvent, StackLimits,
 };
 pub use stats::ConnectionStats;
-pub use tao::{TaoCache, TransactionSettings};
-pub use tcb::{ControlBlock, TcbSharing};
 pub use wake::TimerKind;

@@ -1,5 +1,8 @@
 //! Segments: what two endpoints exchange, as structs.
 
+pub(crate) mod payload;
+pub(crate) mod seq;
+
 use arrayvec::ArrayVec;
 
 use crate::{SegmentPayload, SeqNr};

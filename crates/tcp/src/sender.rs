@@ -2,7 +2,9 @@
 
 mod ack;
 mod estimate;
+mod pacer;
 mod recovery;
+mod send_buffer;
 mod timeout;
 mod transmit;
 
@@ -15,16 +17,16 @@ use units::{ByteCount, Instant, RangeSet};
 use crate::SegmentPayload;
 use crate::cc::{Controller, ControllerParameters, FastRecovery, RepairPhase};
 use crate::config::{Config, LossDetector};
-use crate::flight::{SegmentId, SegmentScoreboard};
-use crate::pacer::Pacer;
-use crate::prr::Prr;
-use crate::rack::Rack;
-use crate::rate::RateMeter;
-use crate::rtt::RtoEstimator;
-use crate::send_buffer::SendBuffer;
+use crate::estimate::rate::RateMeter;
+use crate::estimate::rtt::RtoEstimator;
+use crate::recovery::flight::{SegmentId, SegmentScoreboard};
+use crate::recovery::prr::Prr;
+use crate::recovery::rack::Rack;
+use crate::sharing::tcb::ControlBlock;
 use crate::stats::ConnectionStats;
-use crate::tcb::ControlBlock;
 use estimate::ThresholdEstimate;
+use pacer::Pacer;
+use send_buffer::SendBuffer;
 
 /// The contents of an acknowledgement, in stream positions.
 #[derive(Debug, Clone)]

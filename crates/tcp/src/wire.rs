@@ -2,11 +2,12 @@
 //! checksums over the pseudo headers of IPv4 and IPv6.
 //!
 //! [`SegmentView`] reads the fields of a segment in place; [`decode`] and [`encode`] convert between bytes
-//! and [`Segment`]. The contents of the IP header (addresses, the ECN codepoint) are not part of
-//! this.
+//! and [`Segment`]. The contents of the IP header (addresses, the ECN codepoint) are part
+//! of [`packet`].
 
 mod checksum;
 mod options;
+pub mod packet;
 #[cfg(test)]
 mod tests;
 mod view;

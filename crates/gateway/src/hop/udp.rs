@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
-pub(crate) use os::datagrams::ReceiveMemory;
-use os::datagrams::{ArrivedDatagram, DatagramSocket};
+pub(crate) use os::socket::datagrams::ReceiveMemory;
+use os::socket::datagrams::{ArrivedDatagram, DatagramSocket};
 use os::socket::{
     BufferKind, EarlierSockets, MarkedDatagrams, Steering, send_marked, set_buffer, steer,
 };

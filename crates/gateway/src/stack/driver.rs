@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use os::Timer;
 use slacp::StreamOpening;
-use tcp::packet::{self, IncomingPacket};
+use tcp::wire::packet::{self, IncomingPacket};
 use tcp::{Config, FlowId, SeqNr, Stack, StackError, StackEvent, wire};
 use tokio::sync::{Notify, mpsc};
 use units::{Instant, Machine};

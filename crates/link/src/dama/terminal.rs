@@ -17,10 +17,10 @@ use super::mac::{SegmentedPacket, TerminalBuffers};
 use super::ncc::SlotGrant;
 use super::request::TerminalRequest;
 use crate::dice::IndexedDice;
-use crate::loss::LossProcess;
-use crate::outage::Outages;
 use crate::payload::NumberedPacket;
-use crate::reception::ReceptionTime;
+use crate::propagation::loss::LossProcess;
+use crate::propagation::outage::Outages;
+use crate::propagation::reception::ReceptionTime;
 use crate::{CarriedPacket, Dice, LossModel, Outage, PacketCounters, Tally, TrafficClass};
 
 pub(super) use contender::Contender;

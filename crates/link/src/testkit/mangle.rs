@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::{Instant, Probability};
 
 use crate::Dice;
-use crate::schedule::DueSchedule;
+use crate::propagation::schedule::DueSchedule;
 
 /// Settings of the mangling of each datagram delivered by a link, independently. The default
 /// changes nothing.

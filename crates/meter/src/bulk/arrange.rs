@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::answer::ServerAnswer;
 use crate::bulk::{BulkOptions, Direction};
 use crate::flow::{self, FlowError};
-use crate::request::{MeterRequest, RequestedWork};
+use crate::protocol::answer::ServerAnswer;
+use crate::protocol::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
-use crate::window::ReceiveWindow;
+use crate::sockets::window::ReceiveWindow;
 
 /// The destination of an upload and the connection that keeps its port open, or the error.
 pub(crate) type ArrangedUpload = Result<(SocketAddr, TcpStream), FlowError>;

@@ -11,17 +11,17 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use super::arrange::ArrangedUpload;
-use crate::answer::{Receipt, ServerAnswer};
 use crate::bulk::{BulkOptions, Direction};
-use crate::download;
+use crate::flow::download;
+use crate::flow::outcome::FlowOutcome;
+use crate::flow::report::FlowReport;
+use crate::flow::stop::EarlyEnd;
+use crate::flow::stream::{self, PayloadSource, SendPlan};
 use crate::flow::{self, FlowError};
-use crate::flow_report::FlowReport;
-use crate::outcome::FlowOutcome;
-use crate::payload::{Payload, PayloadSide, flow_key};
-use crate::request::{MeterRequest, RequestedWork};
-use crate::sender::{self, RttMean, SenderReport};
-use crate::stop::EarlyEnd;
-use crate::stream::{self, PayloadSource, SendPlan};
+use crate::protocol::answer::{Receipt, ServerAnswer};
+use crate::protocol::payload::{Payload, PayloadSide, flow_key};
+use crate::protocol::request::{MeterRequest, RequestedWork};
+use crate::sockets::sender::{self, RttMean, SenderReport};
 
 /// Time limit for both ends to close after all payload has arrived.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);

@@ -7,13 +7,13 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::flow::outcome::FlowOutcome;
+use crate::flow::stream::PayloadSink;
 use crate::flow::{self, FlowError};
 use crate::http::{self, RequestHead, RequestedObject, ResponseHead};
-use crate::outcome::FlowOutcome;
 use crate::page::{HttpMode, PageLoad};
-use crate::payload::{Payload, PayloadSide, flow_key};
+use crate::protocol::payload::{Payload, PayloadSide, flow_key};
 use crate::sockets::SocketOptions;
-use crate::stream::PayloadSink;
 
 pub(crate) struct PageConnection {
     page: Arc<PageLoad>,
@@ -175,7 +175,8 @@ impl PageConnection {
     ) -> Result<(), FlowError> {
         let waiting = || FlowError::broken("waiting for a reply");
         // Waits without consuming anything, to time the first byte before the head is parsed.
-        let some = crate::patience::with_idle_limit(reader.fill_buf()).await.map_err(waiting())?;
+        let some =
+            crate::sockets::patience::with_idle_limit(reader.fill_buf()).await.map_err(waiting())?;
         let asked = self.size(object);
         if some.is_empty() {
             return Err(FlowError::Truncated { received: 0, asked });

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::congestion::{CongestionError, ListenerControl};
+use crate::flow::stream::PayloadSource;
 use crate::http::head::refusal;
 use crate::http::{self, HttpError, RequestHead, ResponseHead};
-use crate::payload::{Payload, PayloadSide};
-use crate::sender;
-use crate::stream::PayloadSource;
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::sockets::congestion::{CongestionError, ListenerControl};
+use crate::sockets::sender;
 
 /// The reason why a connection for objects failed.
 #[derive(Debug, Error)]

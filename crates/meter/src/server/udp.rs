@@ -6,14 +6,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::answer::ServerAnswer;
 use crate::flow::FlowError;
-use crate::payload::{Payload, PayloadSide};
+use crate::flow::stop::Stop;
+use crate::protocol::answer::ServerAnswer;
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::protocol::udp_plan::UdpPlan;
 use crate::server::REQUEST_LIMIT;
-use crate::stop::Stop;
 use crate::udp::exchange::{exchange, open_socket};
 use crate::udp::receiver::{GREETING, read};
-use crate::udp_plan::UdpPlan;
 
 /// Serves a measurement on a UDP port of its own.
 pub(crate) async fn serve(

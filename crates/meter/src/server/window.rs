@@ -7,9 +7,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::answer::ServerAnswer;
+use crate::protocol::answer::ServerAnswer;
 use crate::server::ServeError;
-use crate::window::ReceiveWindow;
+use crate::sockets::window::ReceiveWindow;
 
 /// Announces the port for an upload with this window, and accepts its connection; `None` if the
 /// client disconnects instead.

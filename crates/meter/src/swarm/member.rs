@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::{ArrivedDatagram, DatagramSocket, ReceiveMemory};
+use os::socket::datagrams::{ArrivedDatagram, DatagramSocket, ReceiveMemory};
 use os::socket::{BufferKind, overflows, set_buffer};
 use slacp::{Endpoint, Event, SessionId};
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,9 +16,9 @@ use units::{ByteCount, Machine};
 
 use super::hop::{HopStream, StreamWaiters};
 use super::{SwarmOptions, SwarmTraffic};
-use crate::download;
-use crate::payload::flow_key;
-use crate::request::{MeterRequest, RequestedWork};
+use crate::flow::download;
+use crate::protocol::payload::flow_key;
+use crate::protocol::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
 
 /// An event that a terminal reports to the swarm.

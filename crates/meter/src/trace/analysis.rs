@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
+use super::capture::file::{self, CaptureError, CaptureRecord};
+use super::capture::link_type::LinkType;
+use super::capture::packet::{CapturedPacket, PacketContent};
+use super::capture::segment::CapturedSegment;
 use super::clock::Clocks;
 use super::connection::{Plots, TracedConnection};
 use super::copies::CopyDetector;
-use super::file::{self, CaptureError, CaptureRecord};
 use super::left_out::LeftOut;
-use super::link_type::LinkType;
-use super::packet::{CapturedPacket, PacketContent};
 use super::report::{ConnectionReport, TraceReport};
-use super::segment::CapturedSegment;
 
 /// Options of a capture's analysis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

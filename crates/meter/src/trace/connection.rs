@@ -1,15 +1,23 @@
 //! A connection: its two directions, its beginning and its end.
 
+mod delivery;
+mod half;
+mod level;
+mod ranges;
+mod rtt;
+mod sequence;
+mod window;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use units::Instant;
 
+use super::capture::segment::CapturedSegment;
 use super::copies::{CopyDetector, SenderEvidence};
-use super::half::DirectionAnalysis;
 use super::plot::Plot;
 use super::report::{ConnectionEnding, ConnectionReport};
-use super::segment::CapturedSegment;
+use half::DirectionAnalysis;
 
 /// The analysis of one connection.
 #[derive(Debug)]

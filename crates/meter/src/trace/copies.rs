@@ -6,7 +6,7 @@
 //!
 //! 1. *The IP identification* (RFC 6864): a host gives each transmission its own. It does not count
 //!    where it is zero, or where different segments share it.
-//! 2. *The place* ([`CapturePlace`](super::layers::CapturePlace), TTL or hop limit): all transmissions of a host
+//! 2. *The place* ([`CapturePlace`](super::capture::layers::CapturePlace), TTL or hop limit): all transmissions of a host
 //!    pass the same places, so a packet seen at another place was forwarded. This holds only within
 //!    [`FORWARDED_WITHIN`], because a host may choose another path after a time-out.
 //! 3. *The time*: a host cannot know of a loss, and so retransmit, before half a round trip has
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use units::Instant;
 
-use super::segment::{CapturedSegment, Sighting};
+use super::capture::segment::{CapturedSegment, Sighting};
 
 /// Maximum number of packets that are remembered, of all connections together.
 const REMEMBERED_MAX: usize = 65_536;
@@ -174,8 +174,8 @@ fn digest(segment: &CapturedSegment, interface: u32) -> u64 {
 mod tests {
     use std::num::NonZeroU16;
 
-    use super::super::layers::CapturePlace;
-    use super::super::segment::{SegmentFlags, SegmentOptions};
+    use super::super::capture::layers::CapturePlace;
+    use super::super::capture::segment::{SegmentFlags, SegmentOptions};
     use super::*;
 
     const RTT: Option<Duration> = Some(Duration::from_millis(50));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::capture::layers::Protocol;
 use super::clock::Clocks;
-use super::layers::Protocol;
 
 /// Maximum number of protocols, link types and block types that are named.
 const NAMED_MAX: usize = 64;

@@ -10,7 +10,7 @@ use super::report::{
     ConnectionEnding, ConnectionReport, DirectionReport, DurationStatistics, TraceReport,
     WindowReport,
 };
-use crate::print::{rate, seconds, seconds_field, size};
+use crate::reports::print::{rate, seconds, seconds_field, size};
 
 impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

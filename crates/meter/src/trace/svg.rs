@@ -7,7 +7,7 @@ use super::analysis::AnalysedCapture;
 use super::connection::Plots;
 use super::plot::{Plot, PlotMark, PlotMarks};
 use super::report::{ConnectionReport, DirectionReport};
-use crate::print::size;
+use crate::reports::print::size;
 
 /// Heights of the time-sequence graph and of the one below it, in pixels.
 const HEIGHTS: [u32; 2] = [490, 240];

@@ -12,13 +12,13 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use units::ByteCount;
 
-use crate::answer::ServerAnswer;
-use crate::direction::Direction;
+use crate::flow::stop::Stop;
 use crate::flow::{self, FlowError};
-use crate::payload::{Payload, PayloadSide};
-use crate::stop::Stop;
+use crate::protocol::answer::ServerAnswer;
+use crate::protocol::direction::Direction;
+use crate::protocol::payload::{Payload, PayloadSide};
+use crate::protocol::udp_plan::{UdpCounts, UdpPlan};
 use crate::udp::receiver::{UdpReceiver, fill};
-use crate::udp_plan::{UdpCounts, UdpPlan};
 
 /// Time to wait for more datagrams after the sender has finished, or after the last arrival since.
 const GRACE: Duration = Duration::from_secs(2);
@@ -252,7 +252,7 @@ mod tests {
     use units::BitRate;
 
     use super::*;
-    use crate::direction::Directions;
+    use crate::protocol::direction::Directions;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

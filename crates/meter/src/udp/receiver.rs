@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::delays::DelayHistogram;
 use super::exchange::SentCounts;
-use crate::payload::Payload;
-use crate::udp_plan::{HEAD_LEN, UdpCounts};
+use crate::protocol::payload::Payload;
+use crate::protocol::udp_plan::{HEAD_LEN, UdpCounts};
 
 /// The number that marks a greeting.
 pub(crate) const GREETING: u64 = u64::MAX;
@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::payload::PayloadSide;
+    use crate::protocol::payload::PayloadSide;
 
     const LENGTH: usize = 100;
 

@@ -8,7 +8,7 @@ use nix::sys::socket::{
     socket,
 };
 
-use crate::option;
+use crate::socket::option;
 
 /// A socket for one netlink protocol.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use crate::option;
+use crate::socket::option;
 
 /// Size of one ring. At 2 KiB per packet that is 8192 packets, 8 ms of a sender at 12 Gbit/s.
 pub const RING_BYTES: usize = 16 << 20;

@@ -8,7 +8,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
 
 use super::ring::ReceiveRing;
-use crate::option;
+use crate::socket::option;
 
 /// The packets of a device that a packet socket receives, by direction.
 #[derive(Clone, Copy, PartialEq, Eq)]

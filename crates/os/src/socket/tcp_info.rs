@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
-use crate::option;
+use super::option;
 
 /// Number of bytes read of `struct tcp_info`: up to `tcpi_bytes_retrans`.
 const LENGTH: usize = 216;

@@ -6,10 +6,10 @@ use scenario::Direction;
 use units::{ByteCount, Instant};
 
 use super::{App, AppId, AppNotice, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::{ENDLESS, FirstCloser};
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::{ENDLESS, FirstCloser};
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The amount of data of a [`BulkTransfer`] transfer.

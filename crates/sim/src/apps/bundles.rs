@@ -22,10 +22,10 @@ use bundles::tcpcl::{ContactHeader, KEEPALIVE, SEGMENT, TcpclMessage};
 use units::Instant;
 
 use super::{App, AppId, AppNotice, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 use chain::NodeChain;
 

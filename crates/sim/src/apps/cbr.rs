@@ -7,7 +7,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use super::{App, AppId, AppNotice};
 use crate::ids::NodeId;
-use crate::packet::AppDatagram;
+use crate::network::packet::AppDatagram;
 use crate::world::World;
 
 /// UDP datagrams from one host to another.

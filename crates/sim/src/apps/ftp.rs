@@ -8,10 +8,10 @@ use scenario::Direction;
 use units::Instant;
 
 use super::{App, AppId, AppNotice, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The dialogue before the first file: the server's greeting, and commands with their replies

@@ -17,7 +17,7 @@ use scenario::{IpVersion, NameAnswer, NamesSpec};
 
 use super::{AppId, AppNotice};
 use crate::ids::NodeId;
-use crate::packet::AppDatagram;
+use crate::network::packet::AppDatagram;
 use crate::world::World;
 
 /// Sizes of DNS messages, in bytes: for a name of 16 octets a header of 12, the question of 22 and

@@ -8,10 +8,10 @@ use units::Instant;
 
 use super::ftp::turn;
 use super::{App, AppId, AppNotice, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The server's greeting, and the client's EHLO with the list of extensions (RFC 5321 §D.1).

@@ -10,10 +10,10 @@ use units::Instant;
 
 use super::lookups::{LookupOutcome, NameLookups};
 use super::{App, AppId, AppNotice, ResolutionSetup, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// Loads a document and, once it has arrived, the objects it refers to; repeatedly.

@@ -7,10 +7,10 @@ use units::Instant;
 
 use super::lookups::{LookupOutcome, NameLookups};
 use super::{App, AppId, AppNotice, ResolutionSetup, WorkUnit};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// Sends requests over one connection. Each waits for the reply to the previous one and for the

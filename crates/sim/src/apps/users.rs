@@ -8,13 +8,13 @@ use link::Dice;
 use scenario::ReplySizes;
 use units::Instant;
 
+use super::chance::{exponential, pareto};
 use super::lookups::{LookupOutcome, NameLookups};
 use super::{App, AppId, AppNotice, ResolutionSetup, WorkUnit};
-use crate::chance::{exponential, pareto};
-use crate::path::ConnectionPath;
+use crate::connection::path::ConnectionPath;
+use crate::connection::talk::FirstCloser;
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::talk::FirstCloser;
-use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// Sends requests at random times (a Poisson process), each over its own connection.

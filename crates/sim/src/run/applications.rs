@@ -15,11 +15,11 @@ use crate::apps::{
     BulkAmount, BulkTransfer, BundleTransfer, CbrSource, FtpTransfer, MailTransfer, PageLoads,
     RequestReply, ResolutionSetup, WebUsers,
 };
-use crate::contents::StreamContents;
+use crate::connection::contents::StreamContents;
+use crate::connection::path::{ConnectionPath, PathLeg};
+use crate::connection::turn::ExchangeSizes;
 use crate::ids::{AppId, NodeId};
-use crate::packet::headers_of;
-use crate::path::{ConnectionPath, PathLeg};
-use crate::turn::ExchangeSizes;
+use crate::network::packet::headers_of;
 use crate::world::{App, World};
 
 /// Size of a TCP header without options, in bytes.

@@ -10,7 +10,7 @@ use units::{BitRate, ByteCount};
 
 use crate::ids::{LinkId, NodeId};
 use crate::network::RouteHop;
-use crate::packet::{IP_HEADER, TUNNEL_ONLY, UDP_HEADER};
+use crate::network::packet::{IP_HEADER, TUNNEL_ONLY, UDP_HEADER};
 use crate::world::{MacBuffer, World};
 
 /// Maximum size of the headers of SLACP as a link layer, in bytes: the room that remains in 31 cells

@@ -8,15 +8,15 @@ use units::Instant;
 
 use super::{DueEvent, World};
 use crate::app::{AppNotice, AppStats, WorkUnit};
-use crate::cache::ServerReplyCache;
+use crate::connection::cache::ServerReplyCache;
+use crate::connection::path::{ConnectionPath, PathLeg};
+use crate::connection::socket::{ConnectionHosts, SocketOwner};
+use crate::connection::split::LegEnd;
+use crate::connection::talk::{AppConversation, ConversationEvent, ConversationSide, FirstCloser};
+use crate::connection::turn::ExchangeSizes;
 use crate::ids::{AppId, NodeId};
-use crate::packet::{AppDatagram, PacketBody, SimulatedPacket};
-use crate::path::{ConnectionPath, PathLeg};
+use crate::network::packet::{AppDatagram, PacketBody, SimulatedPacket};
 use crate::slab::SlabKey;
-use crate::socket::{ConnectionHosts, SocketOwner};
-use crate::split::LegEnd;
-use crate::talk::{AppConversation, ConversationEvent, ConversationSide, FirstCloser};
-use crate::turn::ExchangeSizes;
 use crate::world::socket::SocketSpec;
 
 /// An application; it drives both ends of its communication.

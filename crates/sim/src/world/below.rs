@@ -9,7 +9,7 @@ use units::{ByteCount, Instant, Machine};
 use super::World;
 use crate::ids::{LinkId, NodeId};
 use crate::network::PacketCarrier;
-use crate::packet::SlacpDatagram;
+use crate::network::packet::SlacpDatagram;
 
 /// The link below a gateway, as SLACP sees it.
 #[derive(Debug, Clone, Default)]

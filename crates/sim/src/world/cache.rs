@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::World;
-use crate::cache::ServerReplyCache;
+use crate::connection::cache::ServerReplyCache;
+use crate::connection::socket::{ConnectionHosts, SocketOwner};
+use crate::connection::talk::{AppConversation, ConversationEvent, ConversationSide};
+use crate::connection::turn::ExchangeSizes;
 use crate::slab::SlabKey;
-use crate::socket::{ConnectionHosts, SocketOwner};
-use crate::talk::{AppConversation, ConversationEvent, ConversationSide};
-use crate::turn::ExchangeSizes;
 
 impl World {
     /// Fetches a reply for the cache at the end of a conversation.

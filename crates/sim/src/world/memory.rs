@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tcp::{Config, ControlBlock, SynData, TaoCache, TcbSharing, TcpState, TransactionSettings};
 
+use crate::connection::socket::SimulatedSocket;
 use crate::ids::NodeId;
-use crate::socket::SimulatedSocket;
 
 /// The memories of all hosts.
 #[derive(Debug, Default)]

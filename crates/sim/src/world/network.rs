@@ -7,8 +7,8 @@ use units::Machine;
 use super::{DueEvent, World};
 use crate::agenda::{EventAlarm, EventNumber};
 use crate::ids::{LinkId, NodeId};
+use crate::network::packet::{PacketBody, SimulatedPacket};
 use crate::network::{LinkEntry, NodeEntry, PacketCarrier, RouteHop, SharedReturnLink};
-use crate::packet::{PacketBody, SimulatedPacket};
 
 /// Maximum number of times a packet is forwarded without a link in between; more indicate a routing
 /// loop.

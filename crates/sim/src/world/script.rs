@@ -6,12 +6,12 @@ use pep::relay::LegSide;
 
 use super::{DueEvent, World};
 use crate::agenda::EventNumber;
-use crate::path::ConnectionPath;
-use crate::script::{
+use crate::connection::path::ConnectionPath;
+use crate::connection::script::{
     EndpointState, HostScript, KernelReaction, ScriptedConnection, ServerBehaviour,
 };
+use crate::connection::socket::{ConnectionHosts, SocketOwner};
 use crate::slab::SlabKey;
-use crate::socket::{ConnectionHosts, SocketOwner};
 
 impl World {
     /// Opens a connection whose two ends follow scripts.

@@ -18,13 +18,13 @@ use units::Machine;
 use super::below::LowerLink;
 use super::{DueEvent, World};
 use crate::agenda::{EventAlarm, EventNumber};
-use crate::contents::StreamContents;
+use crate::connection::contents::StreamContents;
+use crate::connection::path::ConnectionPath;
+use crate::connection::socket::ConnectionHosts;
+use crate::connection::split::LegEnd;
 use crate::ids::NodeId;
-use crate::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
-use crate::path::ConnectionPath;
+use crate::network::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
 use crate::slab::SlabKey;
-use crate::socket::ConnectionHosts;
-use crate::split::LegEnd;
 
 /// The UDP port of every gateway.
 const PORT: u16 = 5258;

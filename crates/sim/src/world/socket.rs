@@ -9,11 +9,11 @@ use units::Machine;
 use super::memory::has_tao_cache;
 use super::{DueEvent, World};
 use crate::agenda::EventAlarm;
+use crate::connection::socket::{SimulatedSocket, SocketOwner};
+use crate::connection::talk::ConversationSide;
 use crate::ids::NodeId;
-use crate::packet::{PacketBody, SimulatedPacket};
+use crate::network::packet::{PacketBody, SimulatedPacket};
 use crate::slab::SlabKey;
-use crate::socket::{SimulatedSocket, SocketOwner};
-use crate::talk::ConversationSide;
 
 /// One end of a new connection: its node, its settings and its owner.
 pub(super) struct SocketSpec {

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use units::{BitRate, Instant};
 
 use super::{DueEvent, World};
-use crate::ack_spacer::{AckSchedule, AckSpacer, is_bare};
 use crate::agenda::{EventAlarm, EventNumber};
 use crate::ids::NodeId;
-use crate::packet::{PacketBody, SimulatedPacket};
+use crate::network::ack_spacer::{AckSchedule, AckSpacer, is_bare};
+use crate::network::packet::{PacketBody, SimulatedPacket};
 use crate::slab::SlabKey;
 
 impl World {

@@ -14,10 +14,10 @@ use tcp::TcpState;
 use super::wires::LegDriver;
 use super::{DueEvent, World};
 use crate::agenda::EventNumber;
-use crate::path::{self, ConnectionPath};
+use crate::connection::path::{self, ConnectionPath};
+use crate::connection::socket::{ConnectionHosts, SocketOwner};
+use crate::connection::split::{LegEnd, SplitConnection, SplitStage};
 use crate::slab::SlabKey;
-use crate::socket::{ConnectionHosts, SocketOwner};
-use crate::split::{LegEnd, SplitConnection, SplitStage};
 
 /// Time-out for a hub's connection to a server: the gateway's default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,8 +10,8 @@ use units::ByteCount;
 
 use super::World;
 use crate::ids::NodeId;
-use crate::ip::ecn;
-use crate::packet::{PacketBody, SimulatedPacket};
+use crate::network::ip::ecn;
+use crate::network::packet::{PacketBody, SimulatedPacket};
 
 /// The session's packet channel for tunnelled packets.
 const CHANNEL: u8 = 0;
@@ -150,7 +150,7 @@ mod tests {
     use units::Instant;
 
     use super::*;
-    use crate::packet::AppDatagram;
+    use crate::network::packet::AppDatagram;
 
     fn packet(number: u64, payload: u32) -> Box<SimulatedPacket> {
         let (app, sent_at) = (0, Instant::from_nanos(number));

@@ -6,8 +6,8 @@ use units::ByteCount;
 use super::World;
 use crate::ids::{LinkId, NodeId};
 use crate::network::RouteHop;
-use crate::packet::{PacketBody, SimulatedPacket};
-use crate::window_limiter::WindowLimiter;
+use crate::network::packet::{PacketBody, SimulatedPacket};
+use crate::network::window_limiter::WindowLimiter;
 
 impl World {
     /// Lets `node` lower the windows of the connections whose data passes it on its way into `lane`,

@@ -7,10 +7,10 @@ use tcp::{ByteRange, SegmentPayload as _, TcpState};
 use units::Instant;
 
 use super::slacp::SlacpGateway;
-use crate::contents::StreamContents;
+use crate::connection::contents::StreamContents;
+use crate::connection::socket::SimulatedSocket;
+use crate::connection::split::{LegEnd, SplitLeg};
 use crate::slab::Slab;
-use crate::socket::SimulatedSocket;
-use crate::split::{LegEnd, SplitLeg};
 
 /// Maximum number of bytes read at once; the same as in the gateway.
 const CHUNK: usize = 65_536;

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::cost::CostEstimates;
+use super::stop_rule::{StopDecision, need};
 use super::{
     BackEndName, CaseHash, Cell, CellName, CellResult, ProgramId, ResultStore, ScenarioOrigin,
     ScenarioSource, SourceError, StoreError,
 };
-use crate::stop_rule::{StopDecision, need};
 
 /// The cells of a campaign, in the order of scenarios, cases and seeds.
 #[derive(Debug)]

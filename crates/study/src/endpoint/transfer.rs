@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use meter::payload::{Payload, PayloadSide as Stream};
+use meter::protocol::payload::{Payload, PayloadSide as Stream};
 use sim::SenderSample as Sample;
 use tcp::{Config, Connection, ConnectionEvent, Segment, SeqNr, wire};
 use units::{ByteCount, Instant, Machine};

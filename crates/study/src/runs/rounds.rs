@@ -7,7 +7,7 @@ use sim::median_of_runs;
 use thiserror::Error;
 
 use super::ScenarioFile;
-use crate::stop_rule::{self, StopDecision};
+use crate::campaign::stop_rule::{self, StopDecision};
 
 use super::replicate::{Extras, ReplicateError, RunJob, RunOutcome, replicate};
 

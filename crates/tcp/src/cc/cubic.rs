@@ -28,12 +28,12 @@ use units::{ByteCount, Instant};
 
 use super::hystart::{HyStart, SlowStartAdvice};
 use super::hystart_2011::HyStart2011;
+use super::math::cube_root;
 use super::option::{OptionError, OptionReader};
 use super::{
     AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
     WindowController,
 };
-use crate::math::cube_root;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CubicOptions {

@@ -17,9 +17,9 @@
 
 use core::time::Duration;
 
+use super::math::power_of_two;
 use super::option::{OptionError, OptionReader};
 use super::{AckEvent, CongestionWindow, ControllerParameters, RepairPhase, WindowController};
-use crate::math::power_of_two;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HyblaOptions {

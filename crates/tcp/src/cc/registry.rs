@@ -9,13 +9,13 @@ use thiserror::Error;
 use super::additive::{Additive, Increase};
 use super::bbr::Bbr;
 use super::bic::{Bic, BicOptions};
-use super::compound::{Compound, CompoundOptions};
 use super::cubic::{Cubic, CubicOptions};
+use super::delay::compound::{Compound, CompoundOptions};
+use super::delay::illinois::{Illinois, IllinoisOptions};
+use super::delay::vegas::{Vegas, VegasOptions};
 use super::hybla::{Hybla, HyblaOptions};
-use super::illinois::{Illinois, IllinoisOptions};
 use super::option::{OptionError, OptionReader};
 use super::reno::Reno;
-use super::vegas::{Vegas, VegasOptions};
 use super::westwood::{BandwidthEstimator, Westwood};
 use super::{Controller, ControllerParameters, FastRecovery};
 

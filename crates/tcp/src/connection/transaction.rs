@@ -16,7 +16,7 @@ use super::Connection;
 use crate::SegmentPayload;
 use crate::config::SynData;
 use crate::segment::CountOptions;
-use crate::tao::{TaoCache, is_after};
+use crate::sharing::tao::{TaoCache, is_after};
 
 /// RFC 1644 §2.4: TIME-WAIT in retransmission time-outs.
 const TRUNCATED: u32 = 8;

@@ -8,7 +8,7 @@ use super::{AckInfo, ForcedSegment, StreamSender};
 use crate::SegmentPayload;
 use crate::cc::{AckEvent, CongestionEvent, CongestionSignal, Credit, RepairPhase};
 use crate::config::AckCounting;
-use crate::flight::SentSegment;
+use crate::recovery::flight::SentSegment;
 
 /// The effects of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
@@ -194,7 +194,7 @@ impl<P: SegmentPayload> StreamSender<P> {
         let rack = &mut self.rack;
         self.flight.acknowledge(ack.position, |sent| {
             news.ambiguous |= sent.was_retransmitted();
-            if sent.state != crate::flight::SegmentState::Sacked {
+            if sent.state != crate::recovery::flight::SegmentState::Sacked {
                 rack.on_delivered(now, sent, min_rtt);
                 rate.on_delivered(now, sent);
                 news.take(sent, recover);

@@ -9,7 +9,7 @@ use super::{AckInfo, FirstValue, ForcedSegment, Frto, StreamSender, Undo};
 use crate::SegmentPayload;
 use crate::cc::{CongestionEvent, CongestionSignal, FastRecovery, RepairPhase};
 use crate::config::LossDetector;
-use crate::prr::Prr;
+use crate::recovery::prr::Prr;
 
 /// `DupThresh` of RFC 6675.
 const DUP_THRESH: u32 = 3;

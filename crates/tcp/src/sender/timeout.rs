@@ -6,7 +6,7 @@ use super::{ForcedSegment, Frto, StreamSender};
 use crate::SegmentPayload;
 use crate::cc::{RepairPhase, TimeoutEvent};
 use crate::config::LossDetector;
-use crate::flight::SegmentState;
+use crate::recovery::flight::SegmentState;
 use crate::wake::TimerKind;
 
 /// `WCDelAckT` of RFC 8985 §7.2: maximum delay of the acknowledgement of a single segment by the

@@ -8,7 +8,7 @@ use super::{FirstValue, ForcedSegment, Frto, StreamSender, Undo};
 use crate::SegmentPayload;
 use crate::cc::RepairPhase;
 use crate::config::LossDetector;
-use crate::flight::{SegmentId, SegmentState};
+use crate::recovery::flight::{SegmentId, SegmentState};
 
 /// Size of a segment that every peer accepts (RFC 7413 §4.2.1: without a remembered MSS).
 const SYN_DATA_MAX: u64 = 536;

@@ -8,7 +8,7 @@ use crate::dama::mac::{SegmentedPacket, TerminalBuffers};
 use crate::dama::random_access::{
     AccessChoice, AccessLimits, Backoff, BurstSlots, Contention, ContentionBlock, choose,
 };
-use crate::reception::ReceptionTime;
+use crate::propagation::reception::ReceptionTime;
 use crate::{CarriedPacket, Dice};
 
 /// A terminal's random access on one channel.

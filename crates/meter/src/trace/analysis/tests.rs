@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::super::report::{ConnectionEnding, DirectionReport};
-use super::super::segment::{SegmentFlags, SegmentOptions, Sighting};
 use super::*;
+use crate::trace::capture::segment::{SegmentFlags, SegmentOptions, Sighting};
 
 const MSS: u32 = 100;
 const A_ISN: u32 = u32::MAX - 500;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use units::Instant;
 
 use super::*;
-use crate::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
+use crate::network::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
 use crate::world::PacketTap;
 
 const UNDER_IP: &str = include_str!("../../../../../scenarios/slacp-fig5.toml");

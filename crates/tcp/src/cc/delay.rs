@@ -1,0 +1,5 @@
+//! Controllers that react to the queueing delay.
+
+pub(crate) mod compound;
+pub(crate) mod illinois;
+pub(crate) mod vegas;
