@@ -8,7 +8,7 @@ use study::campaign::STEPS;
 use study::campaign::{self, BackEnd, CampaignPlan, CellRecord, PlannedCell, ResultStore};
 
 use super::{CampaignArgs, back_end, report_failures};
-use crate::sim_command::{progress, threads};
+use crate::commands::sim::{progress, threads};
 
 /// Arguments of `skyhop study run`.
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use study::design::{DesignAnswer, DesignQuestion, DesignTask, LinkErrors, OnDema
 use study::runs::{Extras, RoundProgress, ScenarioRun, replicate_as_declared};
 use units::{BitRate, ErrorRate, parse_duration};
 
-use crate::sim_command::{add_runs, progress, threads};
+use crate::commands::sim::{add_runs, progress, threads};
 
 /// Arguments of `skyhop study design`.
 #[derive(Debug, clap::Args)]

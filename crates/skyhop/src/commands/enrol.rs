@@ -16,7 +16,7 @@ use gateway::enrolment::token::JoinToken;
 use gateway::keys::{PrivateKey, PublicKey, parse_public_key};
 use units::{format_duration, parse_duration};
 
-use crate::init_command::valid;
+use crate::commands::init::valid;
 use crate::{print, print_to_stderr};
 
 /// Maximum length of a token, in bytes.

@@ -9,7 +9,7 @@ use study::campaign::STEPS;
 use study::campaign::{self, CampaignPlan, CellName, CellRecord, PlannedCell};
 
 use super::{StoreArg, back_end, binary, report_failures};
-use crate::sim_command::progress;
+use crate::commands::sim::progress;
 
 /// Arguments of `skyhop study cell`.
 #[derive(Debug, clap::Args)]

@@ -17,8 +17,8 @@ use control::status::BundleStatus;
 use os::sync_directory;
 
 use self::client::BundleClient;
+use crate::commands::which::GatewaySelection;
 use crate::print;
-use crate::which::GatewaySelection;
 
 /// Polling interval of `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -9,7 +9,7 @@ use study::senders::{ControllerPair, SenderComparison};
 use tcp::Config;
 use tcp::cc::ControllerSpec;
 
-use crate::lab_command::LinkArgs;
+use crate::commands::lab::LinkArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct CompareArgs {

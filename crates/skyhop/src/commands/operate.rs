@@ -12,9 +12,9 @@ use control::status::{GatewayStatus, accounts_text};
 use gateway::control_socket::ControlClient;
 use units::BitRate;
 
+use crate::commands::which::GatewaySelection;
 use crate::output::{StdoutReader, print, print_to_reader};
 use crate::progress::can_rewrite;
-use crate::which::GatewaySelection;
 
 /// Refresh interval of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::client::BundleClient;
 use super::{connect, duration};
+use crate::commands::which::GatewaySelection;
 use crate::print;
-use crate::which::GatewaySelection;
 
 /// Interval between scans of the directory.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
