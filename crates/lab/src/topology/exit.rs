@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use os::packet::PacketPort;
 
-use crate::node::site_of;
+use crate::topology::node::site_of;
 
 /// The exit of a link's packets, as indices of the driver's ports.
 pub(crate) enum LinkExit {

@@ -1,7 +1,7 @@
 //! The links of a lab, and the devices at which they begin and end.
 
-use crate::exit::LinkExit;
-use crate::node::Site;
+use crate::topology::exit::LinkExit;
+use crate::topology::node::Site;
 use crate::{LinkName, Node};
 
 /// The device of terminals and `hub` on the hop.

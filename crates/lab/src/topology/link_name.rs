@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::node::Site;
+use crate::topology::node::Site;
 
 /// One direction of one of a lab's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,8 @@ use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{Node, scratch};
+use crate::Node;
+use crate::environment::scratch;
 
 const HOSTS: &str = "/etc/hosts";
 const SWITCH: &str = "/etc/nsswitch.conf";

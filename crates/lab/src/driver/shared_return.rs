@@ -1,5 +1,7 @@
 //! The return link that the terminals of a lab share, and the record of its grants.
 
+pub(crate) mod allocation;
+
 use link::dama::{Dama, DamaEvent};
 use units::Instant;
 
