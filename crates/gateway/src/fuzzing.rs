@@ -13,7 +13,7 @@ use control::protocol::{
     BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
 };
 use pep::fuzzing::bounded;
-use pep::handover::{ProcessNeed, RateDivision};
+use pep::rates::handover::{ProcessNeed, RateDivision};
 use slacp::{KeyPair, PublicKey, ResetReason};
 use tokio::io::{AsyncRead, ReadBuf};
 use units::Instant;

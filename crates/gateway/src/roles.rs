@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use control::protocol::{ControlAnswer, ControlRequest};
 use control::status::GatewayStatus;
-use pep::handover::ProcessNeed;
+use pep::rates::handover::ProcessNeed;
 use units::Instant;
 
 use crate::clock;

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use config::TcpAddress;
 use os::socket::TcpInfo;
-use pep::carriage::control::{ControlChoice, KernelControl, SegmentCounters};
-use pep::cost;
+use pep::hubs::carriage::control::{ControlChoice, KernelControl, SegmentCounters};
+use pep::work::cost;
 use slacp::{SessionId, network};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};

@@ -12,7 +12,7 @@ use control::status::{AccountStatus, UsageStatus};
 use pep::accounting::{
     ExhaustedAction, Ledger, PeriodUsage, QuotaChange, TerminalAccount, TrafficUsage, VolumeQuota,
 };
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;

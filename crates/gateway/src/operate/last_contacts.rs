@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use config::PermittedTerminal;
 use control::status::AbsentStatus;
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::{DownReason, Event, PublicKey};
 use units::Instant;

@@ -16,7 +16,7 @@ use control::protocol::{CarriedUsage, ControlAnswer, ControlRequest};
 use control::status::GatewayStatus;
 use pep::accounting::{ExhaustedAction, QuotaChange};
 use pep::admission::{BypassReason, DrainDeadline};
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use slacp::{Event, PublicKey, Rate, SessionId, StopAnnouncement};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;

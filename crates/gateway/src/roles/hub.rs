@@ -20,9 +20,9 @@ use config::{
 use control::protocol::{ControlAnswer, HandOverState};
 use control::status::GatewayStatus;
 use pep::admission::{BypassReason, TerminalQuotas};
-use pep::handover::ProcessNeed;
-use pep::periodic::Periodic;
+use pep::rates::handover::ProcessNeed;
 use pep::routes::TerminalSites;
+use pep::timing::Periodic;
 use pep::traffic::Prefix;
 use slacp::{Event, PublicKey, SessionId};
 use tokio::task::JoinSet;

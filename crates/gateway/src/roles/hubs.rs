@@ -9,7 +9,7 @@ use std::time::Duration;
 use config::{HubAddress, TerminalConfig};
 use control::status::HubStatus;
 use pep::hubs::{HubId, HubSelection, HubStep};
-use pep::reminder::Reminder;
+use pep::timing::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;

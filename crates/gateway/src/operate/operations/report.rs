@@ -10,7 +10,7 @@ use control::status::{
     GatewayStatus, SessionStatus, StrangerStatus, TrafficStatus,
 };
 use pep::accounting::ExhaustedAction;
-use pep::bottleneck::DirectionEnd;
+use pep::relay::bottleneck::DirectionEnd;
 use pep::traffic::TrafficPolicy;
 use slacp::Stranger;
 use units::Instant;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
 use os::DirectoryWatch;
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use units::{Instant, UnixTime};
 
 use super::shared_permits::SharedPermits;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use config::{HttpConfig, SiteConfig};
-use pep::cost;
+use pep::work::cost;
 use slacp::ResetReason;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;

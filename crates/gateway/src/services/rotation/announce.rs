@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
 use control::status::{GatewayStatus, NextKeyStatus};
-use pep::periodic::Periodic;
 use pep::routes::TerminalSites;
+use pep::timing::Periodic;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};

@@ -1,6 +1,6 @@
 //! Bytes that have arrived on a connection and are not used yet.
 
-use crate::cost;
+use crate::work::cost;
 
 /// A buffer that is filled at the end and consumed from the front. The cost per byte does not depend on the
 /// size of the parts consumed: the space of consumed bytes is reclaimed only when they are at least as many
