@@ -4,11 +4,11 @@ use pep::traffic::{MOST_RULES, PolicyAction, Prefix, TrafficPolicy, policy_rules
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::classes::{PORTS_FORM, each, ports};
 use crate::file::FileError;
 use crate::file::item::{DSCP_FORM, Item, code_point};
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
+use crate::traffic::classes::{PORTS_FORM, each, ports};
 use crate::values::Action;
 
 /// A rule for traffic that matches all of `to`, `from`, `ports` and `dscp`.

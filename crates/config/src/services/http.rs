@@ -11,10 +11,10 @@ use serde::Deserialize;
 use slacp::HostName;
 use units::ByteCount;
 
-use crate::bounded::{HOUR, Interval, Memory, Size, Switch};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::tls_files::TlsFiles;
+use crate::values::bounded::{HOUR, Interval, Memory, Size, Switch};
+use crate::values::tls_files::TlsFiles;
 use crate::{AnswerTiming, InterceptConfig};
 
 /// Cache for the cleartext HTTP of a terminal's clients.

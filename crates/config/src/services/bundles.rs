@@ -11,13 +11,13 @@ use slacp::HostName;
 use units::ByteCount;
 
 use crate::PermittedTerminal;
-use crate::bounded::{HOUR, Interval, MINUTE, Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
 use crate::intercept::serves;
-use crate::tls_files::TlsFiles;
 use crate::values::AddressWithPort;
+use crate::values::bounded::{HOUR, Interval, MINUTE, Number, Size};
+use crate::values::tls_files::TlsFiles;
 
 /// A node for bundles (BPv7).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -10,9 +10,9 @@ use slacp::{MAX_LINKS, Rate};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::interface_name::LONGEST_INTERFACE_NAME;
-use crate::rate;
+use crate::traffic::rate;
 use crate::values::RateChoice;
+use crate::values::interface_name::LONGEST_INTERFACE_NAME;
 
 /// One of several links between terminal and hub.
 #[derive(Deserialize, JsonSchema)]

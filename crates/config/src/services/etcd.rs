@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::hub_address::HubAddress;
-use crate::tls_files::TlsFiles;
+use crate::values::hub_address::HubAddress;
+use crate::values::tls_files::TlsFiles;
 
 /// An etcd that keeps permits.
 #[derive(Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use thiserror::Error;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// A log filter: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`), or a comma-separated
-/// list of levels and of levels for single modules (`gateway::tunnel=debug`).
+/// list of levels and of levels for single modules (`gateway::hop=debug`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for LogFilter {
 impl LogFilter {
     /// The accepted values, for error messages.
     pub const EXPECTED: &str = "expected a level (off, error, warn, info, debug or \
-        trace), or several parts such as \"info,gateway::tunnel=debug\"";
+        trace), or several parts such as \"info,gateway::hop=debug\"";
 
     /// The parts of the list.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
@@ -60,8 +60,7 @@ mod tests {
 
     #[test]
     fn levels_and_modules_are_filters_and_other_words_are_not() {
-        for text in
-            ["off", "warn", "DEBUG", "5", "info,gateway::tunnel=debug", "warn, gateway=trace"]
+        for text in ["off", "warn", "DEBUG", "5", "info,gateway::hop=debug", "warn, gateway=trace"]
         {
             let filter: LogFilter = text.parse().unwrap();
             assert_eq!(filter.to_string(), text);

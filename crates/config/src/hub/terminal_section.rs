@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount, UnixTime};
 
-use crate::bounded::{Memory, Number};
 use crate::file::text::Text;
+use crate::values::bounded::{Memory, Number};
 use crate::values::{PublicKeyText, RateChoice};
 
 /// A terminal that may connect.

@@ -12,12 +12,13 @@ use units::BitRate;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::identity::public_key;
-use crate::links::LinkConfig;
-use crate::shared_name::{carrier, name_of};
-use crate::terminal_section::PermittedTerminalSection;
+use crate::hop::links::{self, LinkConfig};
+use crate::hub::limits;
+use crate::hub::shared_name::{carrier, name_of};
+use crate::hub::terminal_section::PermittedTerminalSection;
+use crate::traffic::{egress, guarantees};
 use crate::values::PublicKeyText;
-use crate::{egress, guarantees, limits, links};
+use crate::values::identity::public_key;
 
 /// Default settings of terminals.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use slacp::{PublicKey, Rate};
 use units::BitRate;
 
 use crate::file::{FileError, FileKind};
-use crate::source::ConfigFile;
-use crate::terminal_list::TerminalList;
-use crate::terminal_section::PermittedTerminalSection;
+use crate::hub::terminal_list::TerminalList;
+use crate::hub::terminal_section::PermittedTerminalSection;
+use crate::values::source::ConfigFile;
 use crate::{HubConfig, PermitDefaults, PermittedTerminal};
 
 /// The terminals of a hub with permits.

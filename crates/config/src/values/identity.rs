@@ -9,8 +9,8 @@ use slacp::{KeyPair, PublicKey};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::source::KeySource;
 use crate::values::PublicKeyText;
+use crate::values::source::KeySource;
 
 /// Reads the private key from the one of two sources that is configured.
 pub(crate) fn identity<E: Display>(

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
 use crate::file::FileKind;
-use crate::keys::{KeyRow, RestartRule, rows};
+use crate::schema::keys::{KeyRow, RestartRule, rows};
 
 /// The keys of a file that take effect only at a restart, with their values as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

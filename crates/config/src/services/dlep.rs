@@ -7,10 +7,10 @@ use pep::dlep::PORT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounded::{HOUR, Interval, SECOND, Switch};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::interface_name::interface;
+use crate::values::bounded::{HOUR, Interval, SECOND, Switch};
+use crate::values::interface_name::interface;
 
 /// DLEP settings. Section `[dlep]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use serde::Deserialize;
 use slacp::{ClassRates, SessionShare};
 use units::ByteCount;
 
-use crate::bounded::{Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::terminal_section::{OwnRatesSection, PermittedTerminalSection};
-use crate::{guarantees, rate};
+use crate::hub::terminal_section::{OwnRatesSection, PermittedTerminalSection};
+use crate::traffic::{guarantees, rate};
+use crate::values::bounded::{Number, Size};
 
 /// Limits of each terminal.
 #[derive(Deserialize, JsonSchema, Default)]

@@ -8,12 +8,12 @@ use pep::traffic::{IpFamily, Prefix};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounded::{HOUR, Interval, MINUTE, Memory, Number};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
 use crate::intercept::serves;
-use crate::tls_files::TlsFiles;
+use crate::values::bounded::{HOUR, Interval, MINUTE, Memory, Number};
+use crate::values::tls_files::TlsFiles;
 use crate::values::{AddressWithPort, DnsAnswer, ResolverAddress};
 
 /// Resolution of the names of a terminal's clients.

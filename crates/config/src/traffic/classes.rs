@@ -9,13 +9,13 @@ use serde::Deserialize;
 use slacp::{ClassConfig, Destination, ErrorControl};
 use units::BitRate;
 
-use crate::bounded::{Interval, MINUTE, Number, Size};
 use crate::file::FileError;
 use crate::file::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
+use crate::traffic::{guarantees, rate};
+use crate::values::bounded::{Interval, MINUTE, Number, Size};
 use crate::values::{Aqm, Channel};
-use crate::{guarantees, rate};
 
 /// A class of traffic: what matches one of `dscp`, `ports` and `protocols`.
 #[derive(Deserialize, JsonSchema)]

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::bounded::Number;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::interface_name::LONGEST_INTERFACE_NAME;
+use crate::values::bounded::Number;
+use crate::values::interface_name::LONGEST_INTERFACE_NAME;
 use crate::{TunnelConfig, TunnelDevice};
 
 /// The tunnel for traffic that is not split.
