@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 use units::{BitRate, Instant, Machine, RangeSet};
 
 use self::headers::HeaderHop;
-use crate::handshake::knock::KnockKey;
 use crate::keys::crypto::{PacketCipher, PacketKey};
+use crate::keys::handshake::knock::KnockKey;
 use crate::keys::phases::HandshakeKeys;
 use crate::keys::secret::Secret;
 use crate::recovery::fec::FecDecoder;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand_core::Rng;
 use units::{BitRate, ByteCount, Instant};
 
-use crate::jitter;
+use crate::recovery::jitter;
 
 /// Delay beyond its due time after which an acknowledgement counts as missing. Over a GEO hop a
 /// fade is detected within 2 s; random loss hits four probes in a row, and their retransmissions,

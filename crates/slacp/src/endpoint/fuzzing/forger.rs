@@ -7,8 +7,8 @@ use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
 
 use super::Choices;
-use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeParams, Initiator, Responder};
+use crate::keys::handshake::knock::KnockKey;
+use crate::keys::handshake::{HandshakeParams, Initiator, Responder};
 use crate::keys::phases::HandshakeKeys;
 use crate::keys::phases::KeyPhases;
 use crate::keys::secret::draw;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use crate::SessionShare;
-use crate::pacer::{BURST, Pacer};
+use crate::scheduler::pacer::{BURST, Pacer};
 
 /// Maximum guarantee that an idle session saves up, like a class.
 const SAVED: Duration = Duration::from_millis(20);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::pacer::{BURST, Pacer, portion_of};
+use crate::scheduler::pacer::{BURST, Pacer, portion_of};
 
 /// Maximum lead of one part of a hub over the others in virtual time, as bytes of a session of
 /// weight 1: a few packets, so that parts need not alternate packet by packet.

@@ -14,16 +14,17 @@ use thiserror::Error;
 use units::{BitRate, Instant};
 use zeroize::Zeroizing;
 
-use crate::handshake::knock::KnockKey;
+use self::knock::KnockKey;
 use crate::keys::crypto::{PacketCipher, PacketKey};
 use crate::keys::phases::{HandshakeKeys, expand};
 use crate::keys::secret::{self, Secret, WipedBox, draw};
-use crate::path::rtt::FirstRtt;
+use crate::recovery::jitter;
+use crate::recovery::path::rtt::FirstRtt;
 use crate::streams::flow::PeerLimits;
 use crate::wire::open::OpeningFeatures;
 use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, MAC, Mac, VERSION};
 use crate::wire::varint;
-use crate::{KeyPair, PublicKey, jitter};
+use crate::{KeyPair, PublicKey};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 

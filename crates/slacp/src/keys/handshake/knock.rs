@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn recorded(name: &str) -> Vec<u8> {
-        let lines = include_str!("../../tests/vectors/version-1.toml").lines();
+        let lines = include_str!("../../../tests/vectors/version-1.toml").lines();
         let value = lines.filter_map(|line| line.split_once(" = ")).find(|(key, _)| *key == name);
         let hex = value.unwrap().1.trim_matches('"').as_bytes();
         let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();

@@ -21,15 +21,15 @@ pub use self::link::use_link;
 use self::probing::ProbingQueue;
 pub(crate) use self::schedule::STEPS;
 use self::table::{DepartedPacket, SessionTable};
-use crate::handshake::{HandshakeParams, Initiator};
+use crate::keys::handshake::{HandshakeParams, Initiator};
 use crate::keys::secret::{Secret, draw};
-use crate::parts::{HubPart, InitiationHandover};
-use crate::path::fade::FadedSessions;
 use crate::rate::{AggregateId, Allowance, Ledger, Memories, Switch};
+use crate::recovery::path::fade::FadedSessions;
 use crate::scheduler::control_dscp;
 use crate::session::{PacketEnvelope, Session, SessionPath, Wake, ip_udp_overhead, limits};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
+use crate::wire::parts::{HubPart, InitiationHandover};
 use crate::{
     CloseReason, Config, DownReason, EndpointNotice, Event, KeyPair, PathMemory, PublicKey, Rate,
     SessionId, SessionShare, StopAnnouncement,
