@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use units::Instant;
 
 use crate::figures::counters::GatewayCounters;
-use crate::socket_options;
+use crate::network::socket_options;
 
 /// All live connections of a gateway.
 #[derive(Debug)]

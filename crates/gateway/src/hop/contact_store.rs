@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use units::Instant;
 
 use super::Hop;
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
 const FILE: &str = "hub-contacts.json";

@@ -31,8 +31,8 @@ use tokio_rustls::TlsAcceptor;
 use units::Instant;
 
 use super::sockets::LocalEnd;
-use super::tls;
-use crate::{clock, handshake};
+use crate::network::tls::{self, handshake};
+use crate::process::clock;
 
 /// The first bytes of a connection.
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";

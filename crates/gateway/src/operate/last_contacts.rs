@@ -15,7 +15,7 @@ use slacp::{DownReason, Event, PublicKey};
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

@@ -31,13 +31,13 @@ use super::limits::ProcessLimits;
 use super::log;
 use super::metrics::MetricsServer;
 use super::notify::ServiceNotifier;
-use crate::clock;
 use crate::config::{restart_keys, written_keys};
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
 use crate::hop::peers::PeerTable;
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
 /// requests that find everything in place cost less than following notifications of addresses,

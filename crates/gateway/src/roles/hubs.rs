@@ -14,12 +14,12 @@ use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
 
-use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::hop::Hop;
 use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
+use crate::process::clock;
 use crate::roles::fallback::{FallbackTaskResult, TcpFallback};
 use crate::roles::pair;
 use crate::services::LearnKeys;

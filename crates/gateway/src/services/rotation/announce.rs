@@ -16,11 +16,11 @@ use units::{Instant, UnixTime};
 
 use super::super::{Config, Service, Surroundings};
 use super::send_key;
-use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::error::RunError;
 use crate::hop::Hop;
-use crate::runtime::joined;
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::runtime::joined;
 
 /// Interval of repeating the announcement to terminals that have not stored the key, besides when
 /// they come up.

@@ -10,12 +10,12 @@ use nix::net::if_::if_nametoindex;
 use pep::traffic::IpFamily;
 use tokio::sync::Notify;
 
-use crate::error::RunError;
-use crate::intercept::routing::Routing;
-use crate::refusal::{KernelOperation, KernelRefusal};
-use crate::tun::device::Device;
-use crate::tun::slot::DeviceSlot;
-use crate::tun::table::{DeviceRules, DeviceTable};
+use crate::network::routing::Routing;
+use crate::network::tun::device::Device;
+use crate::network::tun::slot::DeviceSlot;
+use crate::network::tun::table::{DeviceRules, DeviceTable};
+use crate::process::error::RunError;
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// A use of a device, for log and errors.
 #[derive(Debug, Clone, Copy)]

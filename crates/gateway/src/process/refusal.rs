@@ -6,7 +6,7 @@ use std::io;
 use nix::errno::Errno;
 use pep::traffic::IpFamily;
 
-use crate::capability::Capability;
+use crate::process::capability::Capability;
 
 /// An operation requested from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

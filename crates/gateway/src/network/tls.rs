@@ -4,6 +4,9 @@
 //! terminal accepts any certificate, also that of a proxy that intercepts TLS.
 //!
 //! The gateway's other TLS servers and clients are configured here, too; those clients verify servers.
+//! Handshakes have a thread of their own ([`handshake`]).
+
+pub(crate) mod handshake;
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -27,7 +30,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::config::keys::private_pem;
 
 /// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
-pub(super) const FIRST: u8 = 0x16;
+pub(crate) const FIRST: u8 = 0x16;
 
 /// Creates the acceptor of a hub's TCP port.
 ///
@@ -104,7 +107,7 @@ fn key_mismatch(files: &TlsFiles, error: &Error) -> String {
 }
 
 /// Creates the connector of a terminal, which accepts any certificate.
-pub(super) fn connector() -> io::Result<TlsConnector> {
+pub(crate) fn connector() -> io::Result<TlsConnector> {
     let provider = provider();
     // SLACP authenticates both sides inside, so any certificate will do, also that of a proxy.
     let any = Arc::new(AnyCertificate(Arc::clone(&provider)));

@@ -5,12 +5,12 @@ use std::io;
 
 use pep::traffic::{IpFamily, PolicySubject, TrafficPolicy};
 
-use crate::intercept::nft_table::{self, NftChain, NftTable};
-use crate::intercept::policy;
-use crate::intercept::routing;
-use crate::intercept::rule::FirewallMark;
-use crate::intercept::slot::NamespaceSlot;
-use crate::tun::slot::DeviceSlot;
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::nft::rule::FirewallMark;
+use crate::network::nft::table::{NftChain, NftTable};
+use crate::network::nft::{self, policy};
+use crate::network::routing;
+use crate::network::tun::slot::DeviceSlot;
 
 /// Order of the chains on hooks: after those of interception, whose packets are already marked.
 pub(crate) const BEHIND_INTERCEPTION: i32 = 1;
@@ -44,7 +44,7 @@ pub(crate) trait DeviceRules {
         let lasting = Self::LASTING_COUNTERS.iter().map(|counter| (*counter).to_owned());
         let counters = lasting.chain(policy::counters(self.policies(), self.counted()));
         let counters: Vec<String> = counters.collect();
-        nft_table::display(&slot.table_name(), &counters, &self.chains(scope, device, slot))
+        nft::table::display(&slot.table_name(), &counters, &self.chains(scope, device, slot))
     }
 
     /// Formats the routes, rules and table of the first slot, which the only device of a machine gets, in nft

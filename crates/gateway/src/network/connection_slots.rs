@@ -8,7 +8,7 @@ use pep::admission::{ClientSlots, SlotId};
 use tokio::task::{AbortHandle, JoinSet};
 use units::Instant;
 
-use crate::clock;
+use crate::process::clock;
 
 /// Connection slots of a listener, shared among clients `K`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use os::netlink::netfilter::MessageBatch;
 use pep::traffic::{IpFamily, PolicySubject, Prefix, TCP};
 
-use crate::intercept::policy;
+use crate::network::nft::policy;
 
 /// Numbers of netlink attributes that several expressions share (`linux/netfilter/nf_tables.h`).
 mod attribute {

@@ -17,16 +17,16 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::disk::SharedBody;
-use super::hub::{
+use crate::process::clock;
+use crate::services::http::disk::SharedBody;
+use crate::services::http::hub::{
     ExchangeError, ExchangeJob, ExchangeRequest, HubHttp, PendingExchange, SendOutcome, connect,
 };
-use super::kept::ResponseCache;
-use super::record::BodyRecorder;
-use super::refresh::{REFRESH_TIMEOUT, validate};
-use super::secure::TlsTransport;
-use super::wire::{ReadBuffer, WireEnd};
-use crate::clock;
+use crate::services::http::kept::ResponseCache;
+use crate::services::http::record::BodyRecorder;
+use crate::services::http::refresh::{REFRESH_TIMEOUT, validate};
+use crate::services::http::secure::TlsTransport;
+use crate::services::http::wire::{ReadBuffer, WireEnd};
 
 /// The terminal that asks, as the cache sees it.
 #[derive(Debug, Clone)]

@@ -11,9 +11,9 @@ use std::io;
 use os::netlink::netfilter::{MessageBatch, NetfilterSocket};
 use pep::traffic::{PolicySubject, TrafficPolicy};
 
-use crate::intercept::policy;
-use crate::intercept::rule::{COUNTER, Term};
-use crate::intercept::slot::NamespaceSlot;
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::nft::policy;
+use crate::network::nft::rule::{COUNTER, Term};
 
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
 /// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
-use crate::clock;
+use crate::process::clock;
 
 /// Minimum time between two wake-ups of a thread that gathers: two packets at 50 Mbit/s. It is below the
 /// 4 ms that the pacer lets a late driver catch up, and below the jitter of any modem.

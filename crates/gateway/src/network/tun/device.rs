@@ -17,7 +17,7 @@ use os::device::{tun, veth};
 use os::netlink::RouteSocket;
 use tokio::io::unix::AsyncFdReadyGuard;
 
-use crate::refusal::{KernelOperation, KernelRefusal};
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// The IPv4 dummy address (RFC 7600 §4.8), for interfaces without an address of their own.
 const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);

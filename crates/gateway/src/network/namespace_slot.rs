@@ -1,7 +1,7 @@
 //! Slots of a network namespace. Each gateway, and each device of a gateway, takes one: it determines the names
 //! and numbers of what is installed in the kernel, so that several gateways of a namespace do not meet.
 
-use crate::intercept::rule::FirewallMark;
+use crate::network::nft::rule::FirewallMark;
 
 /// Maximum slots of a kind per network namespace: the non-zero values of four bits of the packet mark.
 pub(crate) const SLOTS: u32 = 15;

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 use units::Instant;
 
-use crate::clock;
+use crate::process::clock;
 
 /// Burst of lines from one place, and the interval at which one more is allowed: about 9,000 a day at
 /// most. Two hundred terminals that come up together are all named.
@@ -92,13 +92,13 @@ impl LineLimits {
 }
 
 /// Formats events with `inner`, within the limits. The levels `debug` and `trace` are not limited.
-pub(super) struct Limited<F> {
+pub(crate) struct Limited<F> {
     inner: F,
     limits: Mutex<LineLimits>,
 }
 
 impl<F> Limited<F> {
-    pub(super) fn new(inner: F) -> Self {
+    pub(crate) fn new(inner: F) -> Self {
         Self { inner, limits: Mutex::default() }
     }
 }

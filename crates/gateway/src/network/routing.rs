@@ -21,9 +21,9 @@ use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::traffic::IpFamily;
 
-use crate::intercept::nft_table::exists;
-use crate::intercept::slot::NamespaceSlot;
-use crate::refusal::{KernelOperation, KernelRefusal};
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::nft::table::exists;
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// Routing protocol number of skyhop, unused in iproute2's `rt_protos`.
 pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);

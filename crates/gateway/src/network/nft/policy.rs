@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use control::status::PolicyStatus;
 use pep::traffic::{PolicyAction, PolicyMatch, PolicySubject, TrafficPolicy};
 
-use crate::intercept::rule::Term;
+use crate::network::nft::rule::Term;
 
 /// Returns the terms of a match. The IP version comes first, since other terms depend on it.
 fn terms(of: PolicyMatch) -> impl Iterator<Item = Term> {

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::config::FileError;
 use crate::config::keys::KeyError;
-use crate::refusal::{KernelOperation, KernelRefusal};
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// Reason why a gateway cannot start, or stops. Displayed as one line.
 #[derive(Debug, Error)]

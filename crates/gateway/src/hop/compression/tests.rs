@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use slacp::{ReadOutcome, ResetReason};
 
-use super::SessionStream;
-use super::compression::CompressionTotals;
+use crate::hop::SessionStream;
+use crate::hop::compression::CompressionTotals;
 use crate::testkit::{Alarm, Hops, payload, prompt};
 
 /// Both sides compress.
@@ -103,7 +103,7 @@ fn carry(
         let (got, sent) = (&readers[side].data, &data[1 - side]);
         assert!(got == sent, "{} of {} bytes came, or others", got.len(), sent.len());
     }
-    hops.hops.each_ref().map(super::Hop::compressed)
+    hops.hops.each_ref().map(crate::hop::Hop::compressed)
 }
 
 #[test]

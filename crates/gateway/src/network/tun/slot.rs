@@ -1,6 +1,6 @@
 //! Slots of devices.
 
-use crate::intercept::slot::NamespaceSlot;
+use crate::network::namespace_slot::NamespaceSlot;
 
 /// A device's slot in a network namespace. Its mark is that of packets to route into the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,9 @@ mod tests {
 
     use super::*;
     use crate::intercept::netfilter::GatewaySlot;
-    use crate::intercept::routing::display;
-    use crate::intercept::rule::PASS_MARK;
-    use crate::intercept::slot::SLOTS;
+    use crate::network::namespace_slot::SLOTS;
+    use crate::network::nft::rule::PASS_MARK;
+    use crate::network::routing::display;
 
     /// Gateways of one namespace share the packet mark: each kind has bits of its own, and each
     /// slot a value.

@@ -6,7 +6,7 @@ use config::SideConfig;
 use os::socket::{BufferKind, set_buffer, set_max_pacing_rate};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::error::RunError;
+use crate::process::error::RunError;
 
 /// Applies the settings of a side to its sockets.
 pub(crate) trait SocketSettings {
