@@ -30,7 +30,7 @@ CLOSURE_IT = re.compile(r"\|\s*&?(?:mut\s+)?it\s*(?::[^|]*)?\|")
 LET_TUPLE = re.compile(r"\blet\s+\(")
 CONST = re.compile(r"(?<![<,] )(?<!<)\bconst\s+[A-Z_][A-Z0-9_]*\s*:")
 QUESTION_WORDS = {"What", "Whether", "Who", "Whose", "Whom", "How"}
-RATE = ("rate.rs", "rate_*.rs", "rate/**/*.rs")
+RATE = ("rate.rs", "**/rate_*.rs", "rate/**/*.rs")
 
 
 class Table:

@@ -10,7 +10,7 @@ const ONCE: Duration = Duration::from_millis(500);
 const PER_BYTE: Duration = Duration::from_micros(200);
 
 /// Gives an input to a parser, and fails if that takes too long for its length: a few kilobytes must not
-/// keep a gateway busy. What `pep::cost` counts is bounded by the targets themselves, exactly.
+/// keep a gateway busy. What `pep::work::cost` counts is bounded by the targets themselves, exactly.
 ///
 /// # Panics
 /// Then, or if the parser does.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use pep::inbox::Inbox;
+use pep::work::inbox::Inbox;
 
 use super::decoder::MOST_WORK;
 use super::{Decoder, Encoder, MalformedStream};

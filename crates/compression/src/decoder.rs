@@ -1,6 +1,6 @@
 //! Receiving side of one direction.
 
-use pep::cost;
+use pep::work::cost;
 use zstd_safe::{InBuffer, OutBuffer};
 
 use super::malformed::MalformedStream;

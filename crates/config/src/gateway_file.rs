@@ -39,7 +39,7 @@ use core::fmt::Display;
 use slacp::KeyPair;
 
 use crate::file::{FileError, FileKind};
-use crate::source::{ConfigFile, KeySource};
+use crate::values::source::{ConfigFile, KeySource};
 use crate::{HubConfig, SoloConfig, TerminalConfig, hub, solo, terminal};
 
 impl ConfigFile<'_> {

@@ -1,11 +1,13 @@
-//! Settings of the hop: `mtu`, `burst`, `memory`, `stream_window`; and `connect_timeout`.
+//! Settings of the hop: `mtu`, `burst`, `memory`, `stream_window`; and `connect_timeout`. [`links`] are its links.
+
+pub(crate) mod links;
 
 use units::ByteCount;
 
-use crate::bounded::{Interval, MINUTE, Memory, Number, SECOND, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
+use crate::values::bounded::{Interval, MINUTE, Memory, Number, SECOND, Size};
 
 /// Time limit for opening a connection to a destination.
 pub(crate) type ConnectTimeout = Interval<1, { 10 * MINUTE }, { 30 * SECOND }>;

@@ -1,5 +1,11 @@
 //! Configuration of a hub, with the terminals that it permits.
 
+pub(crate) mod limits;
+pub(crate) mod permits;
+pub(crate) mod shared_name;
+pub(crate) mod terminal_list;
+pub(crate) mod terminal_section;
+
 use crate::shared::keys_of_a_pair;
 use core::fmt::Display;
 use core::time::Duration;
@@ -12,29 +18,30 @@ use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{AggregateId, IndexShare, KeyPair, MAX_PARTS, PublicKey, Rate};
 use units::{ByteCount, UnixTime};
 
-use crate::bounded::Number;
-use crate::bundles::BundlesConfig;
-use crate::dns::{HubDnsConfig, HubDnsSection};
-use crate::egress::EgressSection;
-use crate::etcd::{EtcdConfig, EtcdSection};
+use self::limits::LimitsSection;
+use self::shared_name::carrier;
+use self::terminal_list::{PermitDefaults, TerminalList};
+use self::terminal_section::PermittedTerminalSection;
 use crate::file::FileError;
 use crate::file::place::KeyContext;
 use crate::file::text::Text;
 use crate::hop::ConnectTimeout;
-use crate::http::{HubHttpConfig, HubHttpSection};
-use crate::intercept::{InterceptConfig, TunnelConfig};
-use crate::limits::LimitsSection;
-use crate::links::{LinkConfig, LinkSide};
+use crate::hop::links::{LinkConfig, LinkSide};
+use crate::intercept::{self, InterceptConfig, TunnelConfig};
 use crate::operation::OperationConfig;
-use crate::policies::PolicyActions;
+use crate::services::bundles::BundlesConfig;
+use crate::services::dns::{HubDnsConfig, HubDnsSection};
+use crate::services::etcd::{EtcdConfig, EtcdSection};
+use crate::services::http::{HubHttpConfig, HubHttpSection};
+use crate::services::{bundles, dns, etcd, http};
 use crate::shared::{SharedSettings, shared_keys};
-use crate::shared_name::carrier;
-use crate::source::{ConfigFile, KeySource};
-use crate::terminal_list::{PermitDefaults, TerminalList};
-use crate::terminal_section::PermittedTerminalSection;
-use crate::tls_files::TlsFiles;
+use crate::traffic::egress::EgressSection;
+use crate::traffic::policies::PolicyActions;
+use crate::traffic::{egress, policies};
 use crate::values::AddressWithPort;
-use crate::{bundles, dns, egress, etcd, http, intercept, limits, policies};
+use crate::values::bounded::Number;
+use crate::values::source::{ConfigFile, KeySource};
+use crate::values::tls_files::TlsFiles;
 
 keys_of_a_pair! {
     /// The configuration of a hub (docs/configuration.md).

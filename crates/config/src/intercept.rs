@@ -9,8 +9,8 @@ use serde::Deserialize;
 use crate::file::FileError;
 use crate::file::place::KeyContext;
 use crate::file::text::Text;
-use crate::interface_name::interface;
 use crate::values::AddressWithPort;
+use crate::values::interface_name::interface;
 
 /// Connections to intercept.
 #[derive(Deserialize, JsonSchema)]

@@ -1,6 +1,8 @@
 //! Operational settings: `control`, `metrics`, `state`, `total_memory`, `max_connections`,
 //! `keepalive`, `log`.
 
+pub(crate) mod log;
+
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,14 +12,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount};
 
-use crate::bounded::{HOUR, Interval, Memory, Number, SECOND, Size};
-use crate::dlep::DlepConfig;
+use self::log::LogFilter;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
-use crate::log::LogFilter;
-use crate::source::ConfigFile;
+use crate::services::dlep::DlepConfig;
 use crate::values::AddressWithPort;
+use crate::values::bounded::{HOUR, Interval, Memory, Number, SECOND, Size};
+use crate::values::source::ConfigFile;
 
 /// The metrics server.
 #[derive(Deserialize, JsonSchema)]

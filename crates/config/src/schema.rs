@@ -1,4 +1,8 @@
-//! JSON schemas of gateways' files, which follow from their tables of keys.
+//! JSON schemas of gateways' files, which follow from their tables of keys; and what follows from
+//! the schemas.
+
+pub(crate) mod keys;
+pub(crate) mod restart_keys;
 
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{Schema, schema_for};
@@ -7,9 +11,9 @@ use serde_json::Value;
 use crate::FileKind;
 use crate::file;
 use crate::hub::HubKeys;
+use crate::hub::terminal_section::PermittedTerminalSection;
 use crate::solo::SoloKeys;
 use crate::terminal::TerminalKeys;
-use crate::terminal_section::PermittedTerminalSection;
 
 /// Returns the JSON schema of a gateway's file; `None` for files of other kinds.
 pub(crate) fn schema(kind: FileKind) -> Option<Schema> {

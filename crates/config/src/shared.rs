@@ -8,20 +8,21 @@ use std::net::SocketAddr;
 use pep::traffic::TrafficClasses;
 use slacp::KeyPair;
 
-use crate::classes::ClassSection;
-use crate::dlep::DlepSection;
 use crate::file::FileError;
 use crate::file::place::KeyContext;
 use crate::file::text::Text;
 use crate::hop::HopKeys;
-use crate::identity::identity;
-use crate::links::{self, LinkSection, LinkSide};
+use crate::hop::links::{self, LinkSection, LinkSide};
 use crate::operation::OperationKeys;
-use crate::rate::{RateKeys, RateSettings};
-use crate::source::{ConfigFile, KeySource};
-use crate::tunnel::TunnelSection;
+use crate::services::dlep::DlepSection;
+use crate::services::tunnel::TunnelSection;
+use crate::services::{dlep, tunnel};
+use crate::traffic::classes::{self, ClassSection};
+use crate::traffic::rate::{RateKeys, RateSettings};
 use crate::values::AddressWithPort;
-use crate::{LinkConfig, OperationConfig, TunnelConfig, classes, dlep, tunnel};
+use crate::values::identity::identity;
+use crate::values::source::{ConfigFile, KeySource};
+use crate::{LinkConfig, OperationConfig, TunnelConfig};
 
 /// The shared keys as written; [`shared_keys`] takes them out of a raw file.
 pub(crate) struct SharedKeys {
@@ -98,17 +99,17 @@ macro_rules! keys_of_a_pair {
             /// The modem's rate by DLEP (RFC 8175), with `rate = "modem"`. Without it, only `skyhop rate` reports rates.
             /// See [DLEP](modem.md).
             #[schemars(extend("x-restart" = true))]
-            pub(crate) dlep: Option<$crate::dlep::DlepSection>,
+            pub(crate) dlep: Option<$crate::services::dlep::DlepSection>,
             /// The memory of all sessions together (streams, FEC, channels, packets in flight) above which new
             /// connections pass unaccelerated and a hub refuses them. Default: half of the machine's memory, or of its
             /// control group's limit.
             #[schemars(extend("examples" = ["1 GB"]))]
-            pub(crate) total_memory: Option<$crate::bounded::Memory>,
+            pub(crate) total_memory: Option<$crate::values::bounded::Memory>,
             /// The most connections carried. Further ones pass unaccelerated; a hub refuses them. One client (an IPv4
             /// address or an IPv6 /64) has at most seven times as many as are free, and when a sixteenth is left,
             /// connections idle for more than a minute give way to new ones. Default: the process's descriptors − 64,
             /// which it cannot exceed.
-            pub(crate) max_connections: Option<$crate::bounded::Number<1, { u32::MAX }>>,
+            pub(crate) max_connections: Option<$crate::values::bounded::Number<1, { u32::MAX }>>,
             /// The local UDP address. Default: port 5900 of every address on a hub, a free port on a terminal.
             #[schemars(extend("examples" = ["[::]:5900"]))]
             #[schemars(extend("x-restart" = true))]
@@ -116,11 +117,11 @@ macro_rules! keys_of_a_pair {
             /// The longest IP packet to send over the hop, in bytes. Shorter limits of the path are discovered, down to 576.
             #[schemars(extend("x-restart" = true))]
             #[serde(default)]
-            pub(crate) mtu: $crate::bounded::Number<576, 9216, 1500>,
+            pub(crate) mtu: $crate::values::bounded::Number<576, 9216, 1500>,
             /// The most that all streams of a session hold, in each direction.
             #[schemars(extend("x-restart" = true))]
             #[serde(default)]
-            pub(crate) memory: $crate::bounded::Memory<256_000_000>,
+            pub(crate) memory: $crate::values::bounded::Memory<256_000_000>,
             /// The largest burst that may leave at once, at least `mtu`, for a policer that drops longer ones: `"3 kB"`
             /// for one that takes two packets. Packets that measure the path are exempt. Without it, packets within 0.5
             /// ms are handled together, and up to 4 ms of the rate may leave at once after a delay. With it, the gateway
@@ -132,7 +133,7 @@ macro_rules! keys_of_a_pair {
             /// × RTT, or below four times that when packets are lost. Default: 64 MB, or `memory` if that is less.
             #[schemars(extend("default" = "64 MB"))]
             #[schemars(extend("x-restart" = true))]
-            pub(crate) stream_window: Option<$crate::bounded::Memory>,
+            pub(crate) stream_window: Option<$crate::values::bounded::Memory>,
             /// Silence after which a client or server is probed. Up to six probes follow over the same time again, at
             /// most one a second; without an answer the connection is reset. The default keeps connections of clients
             /// that are suspended or out of reach for two hours, but one whose peer is gone holds its slot of
@@ -140,11 +141,11 @@ macro_rules! keys_of_a_pair {
             #[schemars(extend("default" = "2 h"))]
             pub(crate) keepalive: Option<$crate::operation::Keepalive>,
             /// Filter of the log (standard error): `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
-            /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
+            /// several parts such as `"info,gateway::hop=debug"`. Of libraries, `warn` and `info` show only errors. Up
             /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
             /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.
-            #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
-            pub(crate) log: Option<$crate::file::text::Text<$crate::log::LogFilter>>,
+            #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::hop=debug"]))]
+            pub(crate) log: Option<$crate::file::text::Text<$crate::operation::log::LogFilter>>,
             /// Connect with the client's address and port instead of this machine's; on a terminal, for connections from
             /// the hub's side. On a hub the client must be in its terminal's `networks`, and replies must come back
             /// through the hub. Needs CAP_NET_ADMIN. See [Show servers the client's
@@ -159,26 +160,26 @@ macro_rules! keys_of_a_pair {
             /// A node of a delay-tolerant network (BPv7), which keeps bundles on disk until the other side can be
             /// reached. Without it, the gateway is no node. See [Bundles](bundles.md).
             #[schemars(extend("x-restart" = true))]
-            pub(crate) bundles: Option<$crate::bundles::BundlesSection>,
+            pub(crate) bundles: Option<$crate::services::bundles::BundlesSection>,
             /// A tunnel for traffic that is not split, such as UDP and QUIC, if both sides have this section; otherwise
             /// it passes as without skyhop. Needs `[intercept]` on a terminal, and the `networks` of every terminal on a
             /// hub. See [the tunnel](traffic.md#carry-udp-quic-and-everything-else).
             #[schemars(extend("x-restart" = true))]
-            pub(crate) tunnel: Option<$crate::tunnel::TunnelSection>,
+            pub(crate) tunnel: Option<$crate::services::tunnel::TunnelSection>,
             /// The links that a session uses at once, 2 to 4, in the same order on both sides. Without them, or if only
             /// one side has them, a session uses one link. See [Several links](links.md).
             #[serde(default)]
             #[schemars(extend("x-restart" = true))]
-            pub(crate) link: Vec<$crate::links::LinkSection>,
+            pub(crate) link: Vec<$crate::hop::links::LinkSection>,
             /// Classes that share the rate, at most 31 besides `default`; the first that matches takes a connection or
             /// packet. Default: bulk, interactive and default, with `[bundles]` also bundles. See
             /// [Classes](traffic.md#classes).
             #[serde(default)]
-            pub(crate) class: Vec<$crate::classes::ClassSection>,
+            pub(crate) class: Vec<$crate::traffic::classes::ClassSection>,
             /// Rules that split, tunnel or bypass traffic; the first match decides. By default TCP is split, and
             /// everything else takes the tunnel if there is one. See [Policies](traffic.md#policies).
             #[serde(default)]
-            pub(crate) policy: Vec<$crate::policies::PolicySection>,
+            pub(crate) policy: Vec<$crate::traffic::policies::PolicySection>,
             $($own)*
         }
     };
@@ -191,7 +192,7 @@ macro_rules! shared_keys {
         $crate::shared::SharedKeys {
             private_key: $raw.private_key,
             private_key_file: $raw.private_key_file,
-            rates: $crate::rate::RateKeys {
+            rates: $crate::traffic::rate::RateKeys {
                 rate: $raw.rate,
                 initial: $raw.initial_rate,
                 maximum: $raw.maximum_rate,

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use tcp::{Config, SynData, TcbSharing};
 use units::{BitRate, ByteCount};
 
-use crate::bounded::{Memory, Number, Size};
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::tcp_options::TcpOptions;
@@ -18,12 +17,14 @@ use crate::hop::ConnectTimeout;
 use crate::intercept::{
     InterceptConfig, InterceptSection, ProxyConfig, ProxySection, TunnelConfig,
 };
-use crate::interface_name::interface;
 use crate::operation::{Keepalive, MetricsSection, OperationConfig, OperationKeys};
-use crate::policies::{PolicyActions, PolicySection};
-use crate::source::ConfigFile;
+use crate::services::tunnel;
+use crate::traffic::policies::{self, PolicyActions, PolicySection};
 use crate::values::Stack;
-use crate::{LogFilter, TunnelDevice, intercept, policies, tunnel};
+use crate::values::bounded::{Memory, Number, Size};
+use crate::values::interface_name::interface;
+use crate::values::source::ConfigFile;
+use crate::{LogFilter, TunnelDevice, intercept};
 
 /// The configuration of a solo gateway (docs/solo.md).
 #[derive(Deserialize, JsonSchema)]
@@ -58,10 +59,10 @@ pub(crate) struct SoloKeys {
     #[schemars(extend("default" = "2 h"))]
     pub(crate) keepalive: Option<Keepalive>,
     /// Filter of the log (standard error): `"off"`, `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`, or
-    /// several parts such as `"info,gateway::tunnel=debug"`. Of libraries, `warn` and `info` show only errors. Up
+    /// several parts such as `"info,gateway::hop=debug"`. Of libraries, `warn` and `info` show only errors. Up
     /// to `info`, one place in the code writes at most 200 lines at once and then one every 10 s; the rest is
     /// counted once a minute. The environment variable `SKYHOP_LOG` overrides it.
-    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
+    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::hop=debug"]))]
     pub(crate) log: Option<Text<LogFilter>>,
     /// Show servers the clients' addresses, with other ports, on intercepted connections.
     #[serde(default)]

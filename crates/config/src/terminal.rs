@@ -12,24 +12,25 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::{KeyPair, PublicKey};
 
-use crate::bundles::BundlesConfig;
-use crate::dns::{DnsConfig, DnsSection};
-use crate::egress::AcceptSection;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
 use crate::hop::ConnectTimeout;
-use crate::http::{HttpConfig, HttpSection};
-use crate::hub_address::{HubAddress, TcpAddress};
-use crate::identity::public_key;
-use crate::intercept::{InterceptConfig, ProxyConfig, ProxySection, TunnelConfig};
-use crate::links::{LinkConfig, LinkSide};
+use crate::hop::links::{LinkConfig, LinkSide};
+use crate::intercept::{self, InterceptConfig, ProxyConfig, ProxySection, TunnelConfig};
 use crate::operation::OperationConfig;
-use crate::policies::PolicyActions;
+use crate::services::bundles::BundlesConfig;
+use crate::services::dns::{DnsConfig, DnsSection};
+use crate::services::http::{HttpConfig, HttpSection};
+use crate::services::{bundles, dns, http};
 use crate::shared::shared_keys;
-use crate::source::{ConfigFile, KeySource};
+use crate::traffic::egress::AcceptSection;
+use crate::traffic::policies::PolicyActions;
+use crate::traffic::{egress, policies};
+use crate::values::hub_address::{HubAddress, TcpAddress};
+use crate::values::identity::public_key;
+use crate::values::source::{ConfigFile, KeySource};
 use crate::values::{HubOrderChoice, PublicKeyText};
-use crate::{bundles, dns, egress, http, intercept, policies};
 
 /// A further hub of a terminal.
 #[derive(Deserialize, JsonSchema)]

@@ -1,4 +1,11 @@
-//! Values in gateways' configuration files.
+//! Values in gateways' configuration files, which several sections share.
+
+pub(crate) mod bounded;
+pub(crate) mod hub_address;
+pub(crate) mod identity;
+pub(crate) mod interface_name;
+pub(crate) mod source;
+pub(crate) mod tls_files;
 
 use core::fmt;
 use core::str::FromStr;

@@ -13,17 +13,17 @@ use control::protocol::{
     BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
 };
 use pep::fuzzing::bounded;
-use pep::handover::{ProcessNeed, RateDivision};
+use pep::rates::handover::{ProcessNeed, RateDivision};
 use slacp::{KeyPair, PublicKey, ResetReason};
 use tokio::io::{AsyncRead, ReadBuf};
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::tcp::datagrams;
-use crate::key_message::KeyMessage;
 use crate::operate::accounts::TerminalAccounts;
 use crate::services::enrolment::etcd::answer::read_whole_and_watched;
 use crate::services::enrolment::token::JoinToken;
+use crate::services::key_message::KeyMessage;
 use crate::services::rotation::check_file;
 
 /// Parses a public key from others. The first byte selects its form: on a stream (the second byte is the

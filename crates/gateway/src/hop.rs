@@ -8,8 +8,6 @@
 
 pub(crate) mod class;
 mod compression;
-#[cfg(test)]
-mod compression_tests;
 pub(crate) mod contact_store;
 pub(crate) mod driver;
 pub(crate) mod exchange;
@@ -22,7 +20,6 @@ mod stream;
 pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tls;
 pub(crate) mod udp;
 
 pub(crate) use driver::PacketSink;

@@ -1,10 +1,10 @@
 //! Transparent interception of clients' connections.
 //!
 //! [`Interception`] redirects them to the gateway with listeners, an nftables table ([`netfilter`]), rules
-//! and routes ([`routing`]), and removes everything when it is dropped. [`intake`] switches it on while
+//! and routes ([`crate::network`]), and removes everything when it is dropped. [`intake`] switches it on while
 //! connections can be carried. With deferred answers ([`deferral`]) the table drops each SYN and copies it
 //! to [`syn_tap`]. [`answer_tap`] copies redirected SYNs and the answers to them, so that the gateway
-//! notices SYNs that stay unanswered. [`rule`] and [`nft_table`] also build the tables of the tunnel.
+//! notices SYNs that stay unanswered.
 
 pub(crate) mod answer_tap;
 pub(crate) mod bridges;
@@ -15,13 +15,8 @@ mod interception;
 pub(crate) mod lan_routes;
 pub(crate) mod listener;
 pub(crate) mod netfilter;
-pub(crate) mod nft_table;
 pub(crate) mod own;
 mod packet_log;
-pub(crate) mod policy;
-pub(crate) mod routing;
-pub(crate) mod rule;
-pub(crate) mod slot;
 pub(crate) mod syn_tap;
 
 pub(crate) use interception::{

@@ -21,56 +21,42 @@
 //! | `relay` | connections and their sockets: dialling, copying, splicing, name look-ups |
 //! | `hop` | the endpoint's driver, its sockets, and the peers with sessions |
 //! | `stack` | skyhop's own TCP on the WAN side of a solo gateway |
-//! | `tun` | a network device of the gateway's, and the routes into it |
 //! | `figures` | counters, live and refused connections |
 //! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `services` | the features: names, HTTP, bundles, proxy, tunnel, DLEP, enrolment, key rotation |
 //! | `roles` | hub, terminal and solo, and the loop that runs them |
-//! | `handshake` | TLS handshakes, on a thread of their own |
-//! | `presence` | configured addresses and interfaces that do not exist yet |
-//! | `runtime` | single-threaded runtimes with limited wake-ups |
+//! | `network` | sockets' options, TLS, absent addresses; nftables tables, rules, routes and devices |
+//! | `process` | single-threaded runtimes with limited wake-ups, the clock, errors |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod capability;
-mod clock;
 pub mod config;
 pub mod doctor;
-mod error;
 mod figures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod handshake;
 mod hop;
 mod intercept;
-mod key_message;
-mod log_limit;
-mod occasions;
+mod network;
 mod operate;
-mod presence;
-mod refusal;
+mod process;
 mod relay;
 mod roles;
-pub mod runtime;
 mod services;
-mod side_settings;
-mod slots;
-mod socket_options;
 mod stack;
 #[cfg(test)]
 mod testkit;
-mod tun;
-mod whole_file;
 
 pub use self::config::keys;
 pub use self::config::pair::PORT;
-pub use error::RunError;
 pub use operate::{control_socket, log};
 pub use pep::egress::EgressRules;
 pub use pep::routes::TerminalQuota;
 pub use pep::traffic::Prefix;
-pub use refusal::KernelRefusal;
+pub use process::error::RunError;
+pub use process::refusal::KernelRefusal;
+pub use process::runtime;
 pub use roles::{hub, solo, terminal};
 pub use services::enrolment;

@@ -32,11 +32,11 @@ use units::Instant;
 pub(crate) use self::end::{RelayEnd, SocketEnd};
 use self::leg::TcpLeg;
 use self::pair::RelayPair;
-use crate::clock;
 use crate::figures::connections::{ConnectionOrigin, Registered};
 use crate::figures::counters::GatewayCounters;
 use crate::hop::{Hop, SessionStream};
 use crate::intercept::deferral::DeferredSyn;
+use crate::process::clock;
 use crate::relay::terms::{Admission, DialPolicy};
 
 /// Time limit and interval of a client that was already answered for another try to open a stream. Within

@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use control::protocol::{ControlAnswer, ControlRequest};
 use control::status::GatewayStatus;
-use pep::handover::ProcessNeed;
+use pep::rates::handover::ProcessNeed;
 use units::Instant;
 
-use crate::clock;
-use crate::error::RunError;
 use crate::operate::control_socket::ControlCall;
 use crate::operate::{GatewayOperations, GatewayView, MainTask};
+use crate::process::clock;
+use crate::process::error::RunError;
 use crate::services::{Services, Surroundings};
 
 /// Advice where an upgrade is impossible, within an error.

@@ -5,6 +5,7 @@ pub(crate) mod bundles;
 pub(crate) mod dlep;
 pub mod enrolment;
 pub(crate) mod http;
+pub(crate) mod key_message;
 pub(crate) mod names;
 pub(crate) mod proxy;
 pub(crate) mod rotation;
@@ -28,7 +29,7 @@ pub(crate) use self::service::{
     Uplink,
 };
 use self::tunnel::{HubTunnel, TerminalTunnel, Tunnel};
-use crate::error::RunError;
+use crate::process::error::RunError;
 use crate::relay::route::Upstreams;
 
 /// The services of a hub.

@@ -36,14 +36,14 @@ pub(crate) use self::driver::IncomingFlow;
 use self::driver::{INCOMING, StackDriver, StackShared};
 pub(crate) use self::flow::StackFlow;
 use self::table::WanSelection;
-use crate::clock;
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::intercept::routing;
-use crate::presence;
-use crate::refusal::{KernelOperation, KernelRefusal};
-use crate::tun::port::{DeviceUse, RoutedDevice};
-use crate::tun::table::{DeviceRules, DeviceTable};
+use crate::network::presence;
+use crate::network::routing;
+use crate::network::tun::port::{DeviceUse, RoutedDevice};
+use crate::network::tun::table::{DeviceRules, DeviceTable};
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// Addresses of the stack for connections without a client's address. They never leave this machine: the
 /// first is from a prefix reserved for that (RFC 7335), the second a unique local address (RFC 4193).

@@ -20,10 +20,10 @@ use slacp::PublicKey;
 use tokio::task::JoinSet;
 use units::Instant;
 
-use crate::clock;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::peers::PeerTable;
 use crate::operate::GatewayOperations;
+use crate::process::clock;
 use crate::services::{Surroundings, Uplink};
 
 pub(crate) use os::testkit::in_namespace;

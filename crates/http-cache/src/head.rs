@@ -1,7 +1,7 @@
 //! Heads of requests and responses, and the framing of their bodies (RFC 9112).
 
 use httparse::{EMPTY_HEADER, Status};
-use pep::cost;
+use pep::work::cost;
 
 use super::fields::HeaderFields;
 

@@ -1,6 +1,6 @@
 //! Decides when to parse a head that arrives in pieces.
 
-use pep::cost;
+use pep::work::cost;
 
 use super::head::LONGEST_HEAD;
 

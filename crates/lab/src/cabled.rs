@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use crate::crossing::Extent;
-use crate::crossing::LAN_MTU;
+use crate::topology::crossing::Extent;
+use crate::topology::crossing::LAN_MTU;
 use crate::topology::{self, LabNetwork};
 use crate::{NetNs, Node, TopologyError};
 

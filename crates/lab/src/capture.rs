@@ -14,8 +14,8 @@ use os::packet::Tap;
 use report::pcapng::{self, WrittenPacket};
 use thiserror::Error;
 
-use crate::crossing::Crossing;
 use crate::preset::PresetLinks as _;
+use crate::topology::crossing::Crossing;
 use crate::{LAN_DEVICE, Lab, Node};
 
 /// Interval at which the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.

@@ -5,7 +5,12 @@
 //! delivery is due. It never spins.
 //!
 //! Each port has a *lane*: the link that packets from the port enter, and the exit of the packets
-//! that the link delivers.
+//! that the link delivers. A lane's link is its own, or a part of the return link that terminals share
+//! ([`carrier`], [`shared_return`]).
+
+pub(crate) mod carrier;
+pub(crate) mod lateness;
+pub(crate) mod shared_return;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,9 +28,9 @@ use os::packet::{PacketPort, RingFrame, is_ip};
 use os::priority;
 use units::{BitRate, ByteCount, Instant, Machine};
 
-use crate::carrier::{ChangeableLink, LinkCarrier, SharedGauge};
-use crate::exit::LinkExit;
-use crate::shared_return::SharedReturn;
+use self::carrier::{ChangeableLink, LinkCarrier, SharedGauge};
+use self::shared_return::SharedReturn;
+use crate::topology::exit::LinkExit;
 use crate::{Lateness, LinkName, ReturnRecord};
 
 /// Maximum number of packets taken from one device before the links are served.

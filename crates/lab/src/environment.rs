@@ -1,11 +1,16 @@
-//! Environment variables by which a program in a lab finds the other hosts.
+//! Surroundings of a program in a lab: names and files that exist only there, entry from outside, and the
+//! environment variables by which it finds the other hosts.
+
+pub(crate) mod hosts;
+pub(crate) mod join;
+pub(crate) mod scratch;
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::scratch::own_descriptor;
+use self::scratch::own_descriptor;
 use crate::{NetNs, Node};
 
 /// Set for every command in a lab to the name of its preset.

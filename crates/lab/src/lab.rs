@@ -13,16 +13,17 @@ use scenario::{DamaSpec, LinkSpec, Preset, RateSpec};
 use thiserror::Error;
 use units::{BitRate, Instant};
 
-use crate::carrier::LinkCarrier;
-use crate::crossing::{Crossing, Extent};
+use crate::driver::carrier::LinkCarrier;
 use crate::driver::{Faults, GaugeReader, LinkDriver, LinkLane, ReturnModem};
+use crate::environment::hosts;
+use crate::environment::scratch::RunDirectory;
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::preset::PresetLinks as _;
-use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::start_error::StartError;
+use crate::topology::crossing::{Crossing, Extent};
 use crate::topology::{self, LabNetwork};
-use crate::{Lateness, LinkName, NetNs, Node, ReturnRecord, Site, UnknownNode, hosts};
+use crate::{Lateness, LinkName, NetNs, Node, ReturnRecord, Site, UnknownNode};
 
 /// A change that is not possible while the lab runs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

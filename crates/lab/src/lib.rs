@@ -26,54 +26,39 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod allocation;
 mod builder;
 mod cabled;
 mod capture;
-mod carrier;
 mod check;
-mod crossing;
 mod driver;
 mod environment;
-mod exit;
-mod hosts;
-mod join;
 mod lab;
-mod lateness;
-mod link_name;
-mod node;
 mod preset;
-mod scratch;
 mod server;
-mod settings;
-mod shared_return;
 mod standing;
 mod start_error;
 #[cfg(test)]
 mod testkit;
 mod topology;
 
-pub use allocation::allocation_picture;
 pub use builder::{BuildError, Builder};
 pub use cabled::CabledLab;
 pub use capture::{CaptureError, CaptureSummary, LabCapture};
-pub use carrier::SharedGauge;
 pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
-pub use crossing::{HOP_DEVICE, LAN_DEVICE};
+pub use driver::carrier::SharedGauge;
+pub use driver::lateness::Lateness;
+pub use driver::shared_return::allocation::allocation_picture;
+pub use driver::shared_return::{OfferedPacket, ReturnRecord};
 pub use driver::{Faults, GaugeReader, LinkGauge, ModemState, ReturnModem};
+pub use environment::join::LabEntry;
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
-pub use join::LabEntry;
 pub use lab::{ChangeError, Lab};
-pub use lateness::Lateness;
-pub use link_name::LinkName;
-pub use node::{FurtherSite, Node, Site, UnknownNode};
 pub use os::namespace::{EnterError, NetNs, enter};
 pub use scenario::{LinkSpec, Preset, PresetOverrides, TerrestrialOverrides};
 pub use server::TestObject;
-pub use shared_return::{OfferedPacket, ReturnRecord};
 pub use standing::{
     AppliedChange, AskError, DetachedProcess, FaultsStatus, FoundLabs, HostStatus, LabCallbacks,
     LabName, LabNameError, LabRegistry, LabStatus, LatenessStatus, LinkChange, LinkStatus,
@@ -81,4 +66,7 @@ pub use standing::{
     detach,
 };
 pub use start_error::StartError;
+pub use topology::crossing::{HOP_DEVICE, LAN_DEVICE};
+pub use topology::link_name::LinkName;
+pub use topology::node::{FurtherSite, Node, Site, UnknownNode};
 pub use topology::{LabNamespace, TopologyError};

@@ -6,7 +6,7 @@ use link::LinkConfig;
 use scenario::{LinkSpec, Preset};
 
 use crate::LinkName;
-use crate::crossing::Extent;
+use crate::topology::crossing::Extent;
 
 /// The parts of a preset by the names of the lab's links.
 pub(crate) trait PresetLinks {

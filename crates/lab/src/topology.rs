@@ -1,4 +1,11 @@
-//! The network: a namespace for each host and one for the links, veth pairs, addresses and routes.
+//! The network: a namespace for each host and one for the links, veth pairs, addresses and routes. Below are the
+//! hosts, the links between them, and the names of both.
+
+pub(crate) mod crossing;
+pub(crate) mod exit;
+pub(crate) mod link_name;
+pub(crate) mod node;
+pub(crate) mod settings;
 
 use core::fmt;
 use std::io;
@@ -7,9 +14,9 @@ use std::os::fd::AsFd;
 use os::netlink::{RouteSocket, VethEnd};
 use thiserror::Error;
 
-use crate::crossing::{Crossing, Extent, HOP_DEVICE, LAN_DEVICE};
-use crate::node::{HOP, HostAddress, SERVER_LAN, Site};
-use crate::settings::{self, Setting};
+use self::crossing::{Crossing, Extent, HOP_DEVICE, LAN_DEVICE};
+use self::node::{HOP, HostAddress, SERVER_LAN, Site};
+use self::settings::Setting;
 use crate::{NetNs, Node};
 
 /// A network namespace of the lab.

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
-use pep::cost;
+use pep::work::cost;
 use thiserror::Error;
 
 use super::message::{HEADER, NonQuestion, PAYLOAD};

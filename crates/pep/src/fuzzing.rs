@@ -1,9 +1,9 @@
 //! Fuzz targets for every parser of untrusted bytes in this crate.
 
-use crate::cost;
 use crate::dlep;
 use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn, clamped};
+use crate::work::cost;
 
 /// Runs `work` on an input, and fails if its counted cost exceeds `once` plus `per_byte` for each byte.
 ///

@@ -1,4 +1,4 @@
-//! Chooses the hub that a terminal uses.
+//! Chooses the hub that a terminal uses, and what carries packets to it ([`carriage`]).
 //!
 //! A terminal uses the first of its hubs in the order of [`ranking`]. It has sessions with others only
 //! while it needs them:
@@ -25,6 +25,7 @@
 //! Not modelled: the load of hubs (the ranking spreads terminals evenly) and differences in path quality:
 //! all hubs that answer count as equal.
 
+pub mod carriage;
 #[cfg(test)]
 mod tests;
 

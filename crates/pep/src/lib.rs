@@ -8,24 +8,16 @@
 
 pub mod accounting;
 pub mod admission;
-pub mod bottleneck;
-pub mod carriage;
-pub mod cost;
 pub mod dlep;
 pub mod egress;
-pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod handover;
 pub mod hubs;
-pub mod inbox;
 pub mod keys;
-pub mod periodic;
 pub mod proxy;
 pub mod rates;
 pub mod relay;
-pub mod reminder;
 pub mod routes;
+pub mod timing;
 pub mod traffic;
-pub mod window;
 pub mod work;

@@ -1,4 +1,8 @@
-//! Rates reported by modems (DLEP) and operators, and the sessions that they apply to.
+//! Rates reported by modems (DLEP) and operators, and the sessions that they apply to. [`forecast`] is about
+//! capacity requested ahead, [`handover`] about a rate that two processes share.
+
+pub mod forecast;
+pub mod handover;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -18,6 +18,7 @@
 //! The driver moves the bytes ([`Legs`]); the same relay runs over sockets in the gateway and over
 //! simulated connections in virtual time.
 
+pub mod bottleneck;
 mod deferral;
 mod dial;
 mod ending;

@@ -10,6 +10,7 @@ mod ports;
 mod prefix;
 mod prefix_map;
 mod syn;
+pub mod window;
 
 pub use class::{
     ClassDefinition, DEFAULT_CHANNEL, DEFAULT_CLASS, MOST_CLASSES, PacketQueue, TrafficClasses,

@@ -5,6 +5,11 @@
 //! counted where it is done, in units of about a nanosecond of an ordinary processor. A session that has
 //! used its share waits for the driver's next turn; the others continue. Not counted: the work of packets
 //! themselves, which the link's rate bounds.
+//!
+//! [`cost`] counts the work of parsers, whose input waits in an [`inbox`].
+
+pub mod cost;
+pub mod inbox;
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Capacity asked for ahead (`pep::forecast`) on the SLACP paper's link, in virtual time: a terminal's
+//! Capacity asked for ahead (`pep::rates::forecast`) on the SLACP paper's link, in virtual time: a terminal's
 //! gateway without a hop, which tells the modem every 100 ms what it foresees.
 
 use link::dama::{Dama, SlotCounters};
-use pep::forecast::{ForecastCounts, MessageForecast};
+use pep::rates::forecast::{ForecastCounts, MessageForecast};
 use scenario::{Preset, Scenario};
 use sim::SimulationRun;
 use units::{ByteCount, Instant, Machine};

@@ -4,23 +4,10 @@
 // The printing macros panic on a closed pipe or a full disk; module `output` does not.
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod bundle_command;
-mod check_command;
 mod command_line;
-mod demo_command;
-mod doctor_command;
-mod enrol_command;
-mod gateway_command;
-mod init_command;
-mod lab_command;
-mod meter_command;
-mod operate;
+mod commands;
 mod output;
 mod progress;
-mod sim_command;
-mod study_command;
-mod tcp_command;
-mod which;
 
 use std::io;
 use std::path::PathBuf;
@@ -47,58 +34,58 @@ struct Cli {
 #[derive(Subcommand)]
 enum TopCommand {
     /// Measure what the gateway pair gains on this machine, in under two minutes
-    Demo(demo_command::DemoArgs),
+    Demo(commands::demo::DemoArgs),
     /// Run the gateway on the earth station's side of the hop
-    Hub(gateway_command::HubArgs),
+    Hub(commands::gateway::HubArgs),
     /// Run the gateway on the clients' side of the hop
-    Terminal(gateway_command::TerminalArgs),
+    Terminal(commands::gateway::TerminalArgs),
     /// Run a single gateway: kernel TCP on both halves of each connection
-    Solo(gateway_command::SoloArgs),
+    Solo(commands::gateway::SoloArgs),
     /// Generate a gateway's key
-    Keygen(gateway_command::KeygenArgs),
+    Keygen(commands::gateway::KeygenArgs),
     /// Write matching hub and terminal configurations with fresh keys
-    Init(init_command::InitArgs),
+    Init(commands::init::InitArgs),
     /// Let new terminals join a hub with a one-time token; list and revoke those that have
     #[command(subcommand)]
-    Enrol(enrol_command::EnrolCommand),
+    Enrol(commands::enrol::EnrolCommand),
     /// Check files: configurations, presets, scenarios; exit code 1 if one is invalid
-    Check(check_command::CheckArgs),
+    Check(commands::check::CheckArgs),
     /// Print the JSON Schema of a kind of file, with which editors complete and check it
-    Schema(check_command::SchemaArgs),
+    Schema(commands::check::SchemaArgs),
     /// Check whether a gateway can work on this machine; changes nothing
-    Doctor(doctor_command::DoctorArgs),
+    Doctor(commands::doctor::DoctorArgs),
     /// Show a gateway's status
-    Status(operate::StatusArgs),
+    Status(commands::operate::StatusArgs),
     /// Show what the terminals of a hub have used, and their quotas
-    Accounting(operate::AccountingArgs),
+    Accounting(commands::operate::AccountingArgs),
     /// Send, receive and list bundles, which wait while the link is away
     #[command(subcommand)]
-    Bundle(bundle_command::BundleCommand),
+    Bundle(commands::bundle::BundleCommand),
     /// Send the files of a directory as bundles
-    Outbox(bundle_command::outbox::OutboxArgs),
+    Outbox(commands::bundle::outbox::OutboxArgs),
     /// Show the packet events of a gateway's hop
-    Events(operate::EventsArgs),
+    Events(commands::operate::EventsArgs),
     /// Set the modem rate of a running gateway
-    Rate(operate::RateArgs),
+    Rate(commands::operate::RateArgs),
     /// Reload a gateway's configuration
-    Reload(operate::ReloadArgs),
+    Reload(commands::operate::ReloadArgs),
     /// Replace a running hub by the program that is installed now; connections go on
-    Upgrade(operate::UpgradeArgs),
+    Upgrade(commands::operate::UpgradeArgs),
     /// Stop taking new connections and exit after the last one
-    Drain(operate::DrainArgs),
+    Drain(commands::operate::DrainArgs),
     /// Emulate a satellite link on this machine, with real packets
-    Lab(Box<lab_command::LabArgs>),
+    Lab(Box<commands::lab::LabArgs>),
     /// Measure a path with traffic that is verified byte by byte
     #[command(subcommand)]
-    Meter(meter_command::MeterCommand),
+    Meter(commands::meter::MeterCommand),
     /// Simulate a scenario file in virtual time
-    Sim(sim_command::SimArgs),
+    Sim(commands::sim::SimArgs),
     /// Run scenarios many times and keep the results
     #[command(subcommand)]
-    Study(study_command::StudyCommand),
+    Study(commands::study::StudyCommand),
     /// Run our own TCP endpoint on a network device, against real kernels
     #[command(subcommand)]
-    Tcp(Box<tcp_command::TcpCommand>),
+    Tcp(Box<commands::tcp::TcpCommand>),
     /// Print the completions for a shell
     Completions(command_line::completions::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
@@ -113,30 +100,30 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     let done = match cli.command {
-        TopCommand::Demo(args) => demo_command::run(&args),
-        TopCommand::Hub(args) => gateway_command::hub(&args),
-        TopCommand::Terminal(args) => gateway_command::terminal(&args),
-        TopCommand::Solo(args) => gateway_command::solo(&args),
-        TopCommand::Keygen(args) => gateway_command::keygen(&args),
-        TopCommand::Init(args) => init_command::run(&args),
-        TopCommand::Enrol(command) => enrol_command::run(command),
-        TopCommand::Check(args) => check_command::check(&args),
-        TopCommand::Schema(args) => check_command::schema(&args),
-        TopCommand::Doctor(args) => doctor_command::run(&args),
-        TopCommand::Status(args) => operate::status(&args),
-        TopCommand::Accounting(args) => operate::accounting(&args),
-        TopCommand::Rate(args) => operate::rate(&args),
-        TopCommand::Reload(args) => operate::reload(&args),
-        TopCommand::Bundle(args) => bundle_command::run(args),
-        TopCommand::Outbox(args) => bundle_command::outbox::run(&args),
-        TopCommand::Events(args) => operate::events(&args),
-        TopCommand::Upgrade(args) => operate::upgrade(&args),
-        TopCommand::Drain(args) => operate::drain(&args),
-        TopCommand::Lab(args) => lab_command::run(*args),
-        TopCommand::Meter(command) => meter_command::run(command),
-        TopCommand::Sim(args) => sim_command::run(&args),
-        TopCommand::Study(command) => study_command::run(command),
-        TopCommand::Tcp(command) => tcp_command::run(*command),
+        TopCommand::Demo(args) => commands::demo::run(&args),
+        TopCommand::Hub(args) => commands::gateway::hub(&args),
+        TopCommand::Terminal(args) => commands::gateway::terminal(&args),
+        TopCommand::Solo(args) => commands::gateway::solo(&args),
+        TopCommand::Keygen(args) => commands::gateway::keygen(&args),
+        TopCommand::Init(args) => commands::init::run(&args),
+        TopCommand::Enrol(command) => commands::enrol::run(command),
+        TopCommand::Check(args) => commands::check::check(&args),
+        TopCommand::Schema(args) => commands::check::schema(&args),
+        TopCommand::Doctor(args) => commands::doctor::run(&args),
+        TopCommand::Status(args) => commands::operate::status(&args),
+        TopCommand::Accounting(args) => commands::operate::accounting(&args),
+        TopCommand::Rate(args) => commands::operate::rate(&args),
+        TopCommand::Reload(args) => commands::operate::reload(&args),
+        TopCommand::Bundle(args) => commands::bundle::run(args),
+        TopCommand::Outbox(args) => commands::bundle::outbox::run(&args),
+        TopCommand::Events(args) => commands::operate::events(&args),
+        TopCommand::Upgrade(args) => commands::operate::upgrade(&args),
+        TopCommand::Drain(args) => commands::operate::drain(&args),
+        TopCommand::Lab(args) => commands::lab::run(*args),
+        TopCommand::Meter(command) => commands::meter::run(command),
+        TopCommand::Sim(args) => commands::sim::run(&args),
+        TopCommand::Study(command) => commands::study::run(command),
+        TopCommand::Tcp(command) => commands::tcp::run(*command),
         TopCommand::Completions(args) => command_line::completions::run(&args),
         TopCommand::Man(args) => command_line::man::run(&args),
     };

@@ -1,11 +1,15 @@
 //! An endpoint: the state machine behind one UDP socket.
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+
 use std::net::SocketAddr;
 
 use units::{Instant, Machine, earliest};
 
+use crate::session::group::{EndpointCore, IndexOwner};
 use crate::session::{Session, Wake};
-use crate::sessions::{EndpointCore, IndexOwner};
 use crate::setup::gate::AdmissionGate;
 use crate::setup::hub::Hub;
 use crate::setup::terminal::Terminal;

@@ -1,4 +1,10 @@
-//! Events, notices and results that an endpoint returns to its owner.
+//! Events, notices and results that an endpoint returns to its owner; errors of commands, statistics,
+//! and the log of a session's events.
+
+pub(crate) mod errors;
+pub(crate) mod log;
+pub(crate) mod rate_state;
+pub(crate) mod stats;
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,7 @@
-//! Identifiers of sessions, streams, channels, classes and gateways.
+//! Identifiers of sessions, streams, channels, classes and gateways; addresses that count as one
+//! network or client.
+
+pub(crate) mod networks;
 
 /// Identifies a session of an endpoint. The endpoint never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -32,7 +32,7 @@ pub use memory::{PathKey, PathMemory};
 use modem_or_auto::ModemOrAuto;
 pub(crate) use modem_or_auto::Switch;
 
-use crate::path::loss::PacketFate;
+use crate::recovery::path::loss::PacketFate;
 use crate::{Overload, RateError, RateState};
 
 /// Where the rate of one direction comes from.

@@ -1,6 +1,9 @@
-//! Loss recovery: records of sent and received packets (ARQ), and FEC.
+//! Loss recovery: records of sent and received packets (ARQ), and FEC; what is measured of
+//! the path, and the jitter of timers.
 
 pub(crate) mod fec;
+pub(crate) mod jitter;
+pub(crate) mod path;
 pub(crate) mod planner;
 pub(crate) mod received;
 pub(crate) mod sent;

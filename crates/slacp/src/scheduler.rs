@@ -2,19 +2,23 @@
 //! streams and packet channels (`docs/slacp.md`, Scheduling).
 //!
 //! Streams and channels choose among their own flows: each side keeps a [`FairQueue`] per class.
+//! [`pacer`] decides when the next packet may leave, and [`session_share`] is the part of a hub's
+//! link that a session may use.
 
 mod class;
 mod fair;
+pub(crate) mod pacer;
 mod queue;
+pub(crate) mod session_share;
 mod shares;
 
 use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
+use self::pacer::Pacer;
 use crate::ClassId;
-use crate::pacer::Pacer;
-use crate::stats::ClassStats;
+use crate::event::stats::ClassStats;
 use shares::FairShares;
 
 pub use class::{ClassConfig, ClassRates};

@@ -1,6 +1,7 @@
 //! One session between a terminal and a hub (`docs/slacp.md`).
 
 mod close;
+pub(crate) mod group;
 mod life_cycle;
 mod links;
 mod path;
@@ -18,14 +19,14 @@ use self::path::PacketBatch;
 pub(crate) use self::path::SessionPath;
 pub(crate) use self::shared::SharedState;
 use crate::channels::CONTEXTS;
-use crate::event_log::EventLog;
-use crate::handshake::HandshakeParams;
+use crate::event::log::EventLog;
+use crate::event::stats::{ChannelStats, ClassStats, SessionStats};
+use crate::keys::handshake::HandshakeParams;
 use crate::keys::phases::HandshakeKeys;
 use crate::keys::secret::Secret;
-use crate::path::fade::FadedSessions;
-use crate::path::rtt::FirstRtt;
+use crate::recovery::path::fade::FadedSessions;
+use crate::recovery::path::rtt::FirstRtt;
 use crate::scheduler::ClassRates;
-use crate::stats::{ChannelStats, ClassStats, SessionStats};
 use crate::streams::flow::PeerLimits;
 use crate::wire::ecn::Ecn;
 use crate::wire::open::OpeningFeatures;

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use pep::cost;
-use pep::inbox::Inbox;
+use pep::work::cost;
+use pep::work::inbox::Inbox;
 use thiserror::Error;
 use units::{Instant, Machine, earliest_timer};
 

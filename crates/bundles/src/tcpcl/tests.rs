@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use pep::cost;
+use pep::work::cost;
 use proptest::prelude::*;
 use units::{Instant, Machine};
 

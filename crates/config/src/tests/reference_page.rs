@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::FileKind;
-use crate::keys::{KeyRow, RestartRule, rows};
+use crate::schema::keys::{KeyRow, RestartRule, rows};
 
 /// The line of the page below which everything is generated.
 const MARK: &str = "<!-- keys -->\n";

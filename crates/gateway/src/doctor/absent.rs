@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use config::{HubConfig, OperationConfig, SoloConfig, TerminalConfig};
 
 use super::CheckFinding;
-use crate::presence::is_absent;
+use crate::network::presence::is_absent;
 
 pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     let mut keys = of_operation(&config.operation);

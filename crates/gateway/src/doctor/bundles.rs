@@ -8,7 +8,7 @@ use nix::unistd::{AccessFlags, access};
 use units::ByteCount;
 
 use super::CheckFinding;
-use crate::presence;
+use crate::network::presence;
 
 /// Checks store, inbox, port and certificates. `is_running`: a gateway with this configuration runs and so
 /// occupies the port.
@@ -95,7 +95,7 @@ mod tests {
     use config::TlsFiles;
 
     use super::*;
-    use crate::whole_file::{self, PRIVATE};
+    use crate::config::whole_file::{self, PRIVATE};
 
     fn texts(findings: &[CheckFinding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()

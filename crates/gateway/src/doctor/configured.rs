@@ -20,10 +20,10 @@ use super::machine::has_net_admin;
 use super::running::RunningGateway;
 use super::{CheckFinding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
-use crate::error::RunError;
 use crate::hop::udp;
-use crate::presence::absent_interfaces;
-use crate::side_settings::SocketSettings;
+use crate::network::presence::absent_interfaces;
+use crate::network::side_settings::SocketSettings;
+use crate::process::error::RunError;
 
 pub(super) fn examine(path: &Path) -> Vec<CheckFinding> {
     let config = match read(path) {
@@ -256,7 +256,7 @@ fn modem(
 /// Checks the certificate of the hub's TCP port.
 fn certificate(files: &TlsFiles) -> CheckFinding {
     const CHECK: &str = "certificate";
-    match crate::hop::tls::acceptor(files) {
+    match crate::network::tls::acceptor(files) {
         Ok(_) => CheckFinding::ok(CHECK, format!("{} can be used", files.certificate.display())),
         Err(error) => {
             let mend = "give `listen_tcp_certificate` and `listen_tcp_key` PEM files of one pair";
@@ -437,8 +437,8 @@ mod tests {
     use super::super::FindingSeverity;
     use super::*;
     use crate::config::keys::{PrivateKey, format_public_key};
+    use crate::config::whole_file::{self, PRIVATE};
     use crate::testkit::in_namespace;
-    use crate::whole_file::{self, PRIVATE};
 
     #[test]
     fn each_role_has_its_keys() {

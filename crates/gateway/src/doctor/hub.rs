@@ -59,10 +59,10 @@ mod tests {
     use slacp::Endpoint;
 
     use super::*;
-    use crate::clock;
     use crate::config::pair::NewPair;
     use crate::config::{read_hub, read_terminal};
     use crate::doctor::FindingSeverity;
+    use crate::process::clock;
 
     /// Asks a hub on loopback that knows the terminal.
     fn ask_a_hub() -> CheckFinding {

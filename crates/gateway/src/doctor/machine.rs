@@ -6,14 +6,14 @@ use nix::sys::resource::{Resource, getrlimit};
 use pep::traffic::IpFamily;
 
 use super::CheckFinding;
-use crate::capability::Capability;
-use crate::clock;
 use crate::intercept::firewall;
 use crate::intercept::netfilter::GatewaySlot;
-use crate::intercept::routing::is_loopback_up;
-use crate::intercept::slot::NamespaceSlot;
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::routing::is_loopback_up;
 use crate::operate::control_socket::check_default;
-use crate::refusal::{KernelOperation, KernelRefusal, without_v6};
+use crate::process::capability::Capability;
+use crate::process::clock;
+use crate::process::refusal::{KernelOperation, KernelRefusal, without_v6};
 
 /// Oldest kernel with all features that interception needs: the last one is nftables tables with an owner.
 const KERNEL: (u32, u32) = (5, 12);

@@ -10,11 +10,11 @@ use pep::traffic::IpFamily;
 
 use super::CheckFinding;
 use super::machine::has_net_admin;
-use crate::capability::Capability;
 use crate::intercept::netfilter::GatewaySlot;
-use crate::intercept::routing::is_loopback_up;
 use crate::intercept::syn_tap::SynInjector;
-use crate::refusal::{KernelOperation, KernelRefusal};
+use crate::network::routing::is_loopback_up;
+use crate::process::capability::Capability;
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 /// Checks the requirements of deferred answers and of intercepting the machine's own connections.
 pub(super) fn interception(config: &InterceptConfig) -> Vec<CheckFinding> {

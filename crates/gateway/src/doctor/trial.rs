@@ -10,7 +10,7 @@ use os::{namespace, process};
 use super::CheckFinding;
 use crate::intercept::Interception;
 use crate::intercept::netfilter::Scope;
-use crate::refusal::{LATER, without_v6};
+use crate::process::refusal::{LATER, without_v6};
 
 const CHECK: &str = "interception";
 const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy \

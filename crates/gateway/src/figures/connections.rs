@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pep::admission::{ConnectionShares, IdleConnection, choose_evicted};
-use pep::bottleneck::{DirectionEnd, DirectionMeter};
 use pep::relay::LegSide;
+use pep::relay::bottleneck::{DirectionEnd, DirectionMeter};
 use slacp::{Destination, ResetReason, SessionId, StreamId, StreamOpening, client_network};
 use tokio::sync::Notify;
 use units::Instant;
 
 use crate::figures::counters::GatewayCounters;
-use crate::socket_options;
+use crate::network::socket_options;
 
 /// All live connections of a gateway.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use units::Instant;
 
 use crate::figures::connections::Register;
 use crate::figures::refused_connections::Refusals;
-use crate::socket_options::KeepaliveSetting;
+use crate::network::socket_options::KeepaliveSetting;
 
 /// A count that only grows, shared by threads.
 #[derive(Debug, Default)]

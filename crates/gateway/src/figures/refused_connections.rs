@@ -10,7 +10,7 @@ use slacp::{ResetReason, client_network};
 use tokio::sync::{Notify, oneshot};
 use units::Instant;
 
-use crate::clock;
+use crate::process::clock;
 
 /// Destinations and clients that pass unaccelerated, whatever the policies say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,5 +1,8 @@
 //! Compression of streams: the limits of encoders and decoders, and the bytes saved.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::TerminalContact;
 use tokio::task::{JoinHandle, spawn_blocking};
 use units::Instant;
 
 use super::Hop;
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
 const FILE: &str = "hub-contacts.json";

@@ -15,7 +15,6 @@ use slacp::{Ecn, EndpointNotice, Event, SessionId};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
-use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::exchange::{PartExchange, PartMessage, ReceivedDatagram};
@@ -23,7 +22,8 @@ use crate::hop::sockets::HopSockets;
 use crate::hop::tcp::{ConnectionId, SendOutcome, SessionLink, TcpEvent, TcpLinks};
 use crate::hop::udp::{BuildOutcome, DatagramBatch, DatagramLabel, ReceiveMemory, TrafficClass};
 use crate::hop::{Hop, HopEvent};
-use crate::runtime;
+use crate::process::clock;
+use crate::process::runtime;
 
 /// Destination of the packets received over the hop.
 pub(crate) trait PacketSink: Send + Sync {

@@ -16,7 +16,7 @@ use std::task::Waker;
 
 use compression::CodedStream;
 use pep::accounting::{TrafficDirection, UsageTally};
-use pep::forecast::MessageForecast;
+use pep::rates::forecast::MessageForecast;
 use pep::work::WorkShares;
 use slacp::{
     ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, MAX_PARTS, ResetReason,

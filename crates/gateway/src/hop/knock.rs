@@ -11,8 +11,8 @@ use slacp::{Endpoint, Event, KeyPair, PublicKey};
 use units::Machine;
 
 use super::sockets::LocalEnd;
-use crate::clock;
 use crate::config::keys::random_bytes;
+use crate::process::clock;
 
 /// Time limit for the hub's answer: several retries over the slowest hop.
 const TIMEOUT: Duration = Duration::from_secs(4);

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use slacp::{PathKey, PathMemory};
 use units::BitRate;
 
-use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
+use crate::process::clock;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

@@ -15,7 +15,7 @@ use socket2::SockRef;
 use tokio::net::TcpSocket;
 
 use super::udp::{DatagramBatch, ReceiveMemory, UdpLink, bind_device};
-use crate::presence;
+use crate::network::presence;
 
 /// The local end of one of a terminal's links; by default, of its only link.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use slacp::{Endpoint, ReadOutcome, ResetReason, SessionId, StreamError, StreamId
 
 use super::compression::{Compression, send};
 use super::handle::{Hop, PartState, StreamEntry, StreamKey};
-use crate::clock;
+use crate::process::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
 /// not look like a finished one.

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use config::TcpAddress;
 use os::socket::TcpInfo;
-use pep::carriage::control::{ControlChoice, KernelControl, SegmentCounters};
-use pep::cost;
+use pep::hubs::carriage::control::{ControlChoice, KernelControl, SegmentCounters};
+use pep::work::cost;
 use slacp::{SessionId, network};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -31,8 +31,8 @@ use tokio_rustls::TlsAcceptor;
 use units::Instant;
 
 use super::sockets::LocalEnd;
-use super::tls;
-use crate::{clock, handshake};
+use crate::network::tls::{self, handshake};
+use crate::process::clock;
 
 /// The first bytes of a connection.
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";

@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use units::ByteCount;
 
-use crate::presence;
+use crate::network::presence;
 
 /// Size of the socket buffers: 64 ms at 1 Gbit/s, for the time in which the thread is busy.
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);

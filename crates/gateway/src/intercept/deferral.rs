@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::syn_tap::SynInjector;
-use crate::socket_options;
+use crate::network::socket_options;
 
 /// Time limit for a client to complete the TCP handshake after its SYN was reinjected.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -152,7 +152,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::intercept::rule::FirewallMark;
+    use crate::network::nft::rule::FirewallMark;
     use crate::testkit::in_namespace;
 
     fn deferral() -> Deferral {

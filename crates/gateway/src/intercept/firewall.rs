@@ -7,7 +7,7 @@ use std::fmt;
 
 use os::netlink::netfilter::{BaseChain, NetfilterSocket};
 
-use crate::intercept::rule::FirewallMark;
+use crate::network::nft::rule::FirewallMark;
 
 /// A chain on the input hook that drops by default, with the mark that it must accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl fmt::Display for Barrier {
 mod tests {
     use super::*;
     use crate::intercept::netfilter::GatewaySlot;
-    use crate::intercept::slot::NamespaceSlot;
+    use crate::network::namespace_slot::NamespaceSlot;
     use crate::testkit::{in_namespace, nft};
 
     const TABLE: &str = "table inet guard {

@@ -11,12 +11,12 @@ use pep::admission::{AnswerWatch, BypassClock, BypassReason};
 use pep::traffic::{Prefix, TrafficPolicy};
 use units::Instant;
 
-use crate::clock;
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::intercept::answer_tap::LoggedPacket;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{ClientArrival, IntakeEvent, Interception};
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// Time in which new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);

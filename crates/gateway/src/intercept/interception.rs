@@ -16,14 +16,14 @@ use super::firewall;
 use super::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use super::listener::{AcceptOutcome, AcceptedConnection, Listener};
 use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope};
-use super::routing::{self, Routing};
-use super::slot::NamespaceSlot;
 use super::syn_tap::{SynInjector, SynTap};
-use crate::error::RunError;
 use crate::figures::refused_connections::PassExemptions;
-use crate::presence;
-use crate::refusal::{self, KernelOperation, KernelRefusal};
-use crate::socket_options;
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::presence;
+use crate::network::routing::{self, Routing};
+use crate::network::socket_options;
+use crate::process::error::RunError;
+use crate::process::refusal::{self, KernelOperation, KernelRefusal};
 
 /// Listener port in printed rules; a running gateway uses any free port.
 const PRINTED_PORT: u16 = 5901;

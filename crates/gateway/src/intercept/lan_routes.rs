@@ -28,9 +28,9 @@ use nix::unistd::read;
 use os::netlink::{RouteSocket, is_not_found, watch_changes};
 use pep::traffic::{IpFamily, Prefix};
 
-use super::nft_table::NftRule;
-use super::routing::{PROTOCOL, family, is_no_route};
-use super::rule::Term;
+use crate::network::nft::rule::Term;
+use crate::network::nft::table::NftRule;
+use crate::network::routing::{PROTOCOL, family, is_no_route};
 
 /// Maximum prefixes to look up from each interface. Every SYN is compared with all of them.
 const MOST: usize = 256;

@@ -9,8 +9,8 @@ use slacp::StreamOpening;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::side_settings::SocketSettings;
-use crate::socket_options;
+use crate::network::side_settings::SocketSettings;
+use crate::network::socket_options;
 
 /// Accept queue of a listener. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;

@@ -38,10 +38,10 @@ use pep::traffic::{IpFamily, PolicyAction, PolicySubject, Prefix, TCP, TrafficPo
 use crate::figures::refused_connections::PassExemptions;
 use crate::intercept::bridges::FilteredBridge;
 use crate::intercept::lan_routes::LanRoutes;
-use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
-use crate::intercept::policy;
-use crate::intercept::rule::{FirewallMark, PASS_MARK, Term};
-use crate::intercept::slot::{NamespaceSlot, SLOTS};
+use crate::network::namespace_slot::{NamespaceSlot, SLOTS};
+use crate::network::nft::rule::{FirewallMark, PASS_MARK, Term};
+use crate::network::nft::table::{Hook, NftChain, NftRule, NftTable};
+use crate::network::nft::{self, policy};
 
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
@@ -452,7 +452,7 @@ impl Rules {
         chains.extend(self.own_traffic.then(|| output(slot)));
         chains.extend(self.watched.then(|| answers(slot)));
         let counters = policy::counters(&self.policies, &COUNTED);
-        nft_table::display(&slot.table_name(), &counters, &chains)
+        nft::table::display(&slot.table_name(), &counters, &chains)
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use netlink_packet_route::route::RouteType;
 use os::netlink::RouteSocket;
 
-use crate::error::RunError;
-use crate::intercept::routing::kind_of;
+use crate::network::routing::kind_of;
+use crate::process::error::RunError;
 
 /// Looks up this machine's addresses.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use slacp::ResetReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::intercept::packet_log::PacketLog;
-use crate::intercept::rule::FirewallMark;
+use crate::network::nft::rule::FirewallMark;
 
 /// Protocol of a raw socket that sends packets with their IP header.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;

@@ -12,16 +12,16 @@ use control::status::{AccountStatus, UsageStatus};
 use pep::accounting::{
     ExhaustedAction, Ledger, PeriodUsage, QuotaChange, TerminalAccount, TrafficUsage, VolumeQuota,
 };
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;
 
 use super::control_socket::ControlClient;
-use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::config::whole_file::{self, PRIVATE};
 use crate::hop::Hop;
-use crate::whole_file::{self, PRIVATE};
+use crate::process::clock;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

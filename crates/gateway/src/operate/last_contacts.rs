@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use config::PermittedTerminal;
 use control::status::AbsentStatus;
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::{DownReason, Event, PublicKey};
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

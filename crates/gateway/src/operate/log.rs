@@ -1,5 +1,8 @@
-//! The gateway's log: a filter that can change while it runs, and a thread that writes the lines.
+//! The gateway's log: a filter that can change while it runs, a thread that writes the lines,
+//! and limits on how many.
 
+pub(crate) mod cause_limiter;
+pub(crate) mod limit;
 mod writer;
 
 use std::io;
@@ -14,8 +17,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use self::limit::Limited;
 use self::writer::LineQueue;
-use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";

@@ -41,10 +41,10 @@ use tokio::time::timeout;
 use self::access::MetricsAccess;
 use self::live::{LiveStatus, MAX_SHOWN};
 use self::server::{FollowFlag, REQUEST_TIMEOUT};
-use crate::clock;
-use crate::error::RunError;
+use crate::network::presence;
 use crate::operate::control_socket::ControlCall;
-use crate::presence;
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// A reader that accepts no data for this long loses its connection.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);

@@ -16,7 +16,7 @@ use control::protocol::{CarriedUsage, ControlAnswer, ControlRequest};
 use control::status::GatewayStatus;
 use pep::accounting::{ExhaustedAction, QuotaChange};
 use pep::admission::{BypassReason, DrainDeadline};
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use slacp::{Event, PublicKey, Rate, SessionId, StopAnnouncement};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -31,13 +31,13 @@ use super::limits::ProcessLimits;
 use super::log;
 use super::metrics::MetricsServer;
 use super::notify::ServiceNotifier;
-use crate::clock;
 use crate::config::{restart_keys, written_keys};
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
 use crate::hop::peers::PeerTable;
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
 /// requests that find everything in place cost less than following notifications of addresses,

@@ -12,10 +12,10 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::intercept::own::OwnAddresses;
+use crate::network::side_settings::SocketSettings;
+use crate::network::socket_options;
 use crate::relay::RelayEnd;
 use crate::relay::leg::TcpLeg;
-use crate::side_settings::SocketSettings;
-use crate::socket_options;
 use crate::stack::{self, StackFlow};
 
 /// Source address and packet marks of an outgoing connection.
@@ -244,7 +244,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::intercept::routing;
+    use crate::network::routing;
     use crate::testkit::{assert_reset, give_address, in_namespace, read_all};
 
     #[tokio::test]

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::figures::counters::Counter;
+use crate::network::socket_options;
 use crate::relay::pipe::CAPACITY;
-use crate::socket_options;
 use crate::testkit::{
     abort, assert_reset, connected, payload, read_all, read_to_reset, speak_urgently,
 };

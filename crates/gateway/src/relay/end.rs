@@ -11,9 +11,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::hop::SessionStream;
+use crate::network::socket_options;
 use crate::relay::leg::TcpLeg;
 use crate::relay::{dial, leg};
-use crate::socket_options;
 use crate::stack::StackFlow;
 
 /// A leg of a relayed connection. If it is dropped, or the process is killed, before both of its

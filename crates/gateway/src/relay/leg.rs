@@ -11,9 +11,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::network::socket_options;
 use crate::relay::SocketEnd;
 use crate::relay::scratch;
-use crate::socket_options;
 
 /// First and longest pause between two checks whether the peer has acknowledged everything.
 const FIRST_LOOK: Duration = Duration::from_millis(2);

@@ -16,7 +16,7 @@ use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
-use crate::clock;
+use crate::process::clock;
 use crate::relay::dial;
 use crate::relay::turns::{SlotAsker, WorkSlots};
 

@@ -12,13 +12,13 @@ use units::Instant;
 
 use super::end::{self, RelayEnd, SocketEnd};
 use super::splice::{self, Piped};
-use crate::clock;
 use crate::figures::connections::{ConnectionOrigin, DirectLeg, Registered};
 use crate::figures::counters::GatewayCounters;
 use crate::hop::SessionStream;
+use crate::network::socket_options;
+use crate::process::clock;
 use crate::relay::leg::TcpLeg;
 use crate::relay::scratch;
-use crate::socket_options;
 
 /// Bytes after which a busy direction yields to other connections.
 const TURN: usize = 1 << 20;

@@ -7,7 +7,7 @@ use slacp::StreamOpening;
 
 use super::dial::DialSource;
 use crate::figures::connections::ConnectionOrigin;
-use crate::intercept::rule::PASS_MARK;
+use crate::network::nft::rule::PASS_MARK;
 
 /// Settings of connections made on the peer's behalf.
 #[derive(Debug, Clone, Copy)]

@@ -27,10 +27,10 @@ use crate::hop::{HopEvent, SessionStream};
 use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::own::OwnAddresses;
+use crate::network::socket_options;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Gateway, Report, Side, TrafficContext, bind};
 use crate::roles::workers::{self, Workers};
-use crate::socket_options;
 use crate::testkit::{Hops, abort, assert_reset, payload, read_all, read_to_reset, speak_urgently};
 
 fn own() -> OwnAddresses {

@@ -1,4 +1,4 @@
-//! A terminal's way around a network that blocks UDP: does what [`pep::carriage::TransportFallback`] decides,
+//! A terminal's way around a network that blocks UDP: does what [`pep::hubs::carriage::TransportFallback`] decides,
 //! for one hub and one link.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::TcpAddress;
-use pep::carriage::{FallbackStep, HopTransport, TransportFallback};
+use pep::hubs::carriage::{FallbackStep, HopTransport, TransportFallback};
 use slacp::SessionId;
 use units::Instant;
 

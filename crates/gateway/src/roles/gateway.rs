@@ -13,8 +13,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
-use crate::clock;
-use crate::error::RunError;
 use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::PacketSink;
@@ -29,10 +27,12 @@ use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::GatewayView;
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::runtime::log_panic;
 use crate::relay;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::workers::{Workers, adopt};
-use crate::runtime::log_panic;
 use crate::services::{Surroundings, Uplink};
 
 /// Time for the last packets of connections when a gateway stops.

@@ -20,9 +20,9 @@ use config::{
 use control::protocol::{ControlAnswer, HandOverState};
 use control::status::GatewayStatus;
 use pep::admission::{BypassReason, TerminalQuotas};
-use pep::handover::ProcessNeed;
-use pep::periodic::Periodic;
+use pep::rates::handover::ProcessNeed;
 use pep::routes::TerminalSites;
+use pep::timing::Periodic;
 use pep::traffic::Prefix;
 use slacp::{Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
@@ -35,20 +35,21 @@ use self::streams::{Lookups, Resolved};
 use self::upgrade::{Predecessor, Stage, by_key_text, in_bits};
 use crate::config::pair::PORT;
 use crate::config::read_hub;
-use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
+use crate::network::tun::table::DeviceRules;
 use crate::operate::{GatewayOperations, GatewayView};
+use crate::process::clock;
+use crate::process::error::RunError;
 use crate::roles::RunningRole;
 use crate::roles::gateway::Report;
 use crate::roles::pair::{self, PairEvent, Parts};
 use crate::services::names::hub::HubResolver;
 use crate::services::tunnel::{HubSelection, HubTunnel};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
-use crate::tun::table::DeviceRules;
-use crate::{clock, intercept, roles};
+use crate::{intercept, roles};
 
 /// Time for which connections go on in the former process after an upgrade, unless the request says it.
 const UPGRADE_WITHIN: Duration = Duration::from_secs(300);

@@ -13,7 +13,6 @@ use units::Instant;
 
 use super::gateway::{Gateway, Report, Side, TrafficContext};
 use super::workers::Workers;
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
@@ -24,6 +23,7 @@ use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{ClientArrival, IntakeEvent, Interception};
 use crate::operate::{GatewayOperations, interception_status};
+use crate::process::error::RunError;
 use crate::relay::terms::DialPolicy;
 use crate::services::tunnel::{Selection, Tunnel};
 

@@ -20,25 +20,25 @@ use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
 use self::server::Server;
-use crate::clock;
 use crate::config::read_solo;
-use crate::error::RunError;
 use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::peers::PeerTable;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::policy;
-use crate::intercept::rule::PASS_MARK;
 use crate::intercept::{self, ClientArrival, IntakeEvent, Interception};
+use crate::network::nft::policy;
+use crate::network::nft::rule::PASS_MARK;
+use crate::network::side_settings::SocketSettings;
 use crate::operate::{GatewayOperations, GatewayView, interception_status};
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::runtime::log_panic;
 use crate::relay::dial::{self, Dialer};
 use crate::roles::{self, RunningRole};
-use crate::runtime::log_panic;
 use crate::services::proxy::{ProxyService, ProxyUpstream, UncarriedAction};
 use crate::services::{self, Config, Ready, Services, Surroundings, Uplink};
-use crate::side_settings::SocketSettings;
 use crate::stack::{self, StackEvent, WanStack};
 
 /// Time for which new connections pass unaccelerated after the descriptors ran out.

@@ -14,20 +14,21 @@ use pep::hubs::HubId;
 use slacp::{Destination, Endpoint, Event, PublicKey, StreamOpening};
 use units::Instant;
 
-use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
-use crate::error::RunError;
 use crate::figures::connections::ConnectionOrigin;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
 use crate::hop::{HopEvent, SessionStream};
 use crate::intercept::netfilter::{NameRules, Scope};
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::rule::PASS_MARK;
 use crate::intercept::{self, ClientArrival};
+use crate::network::nft::rule::PASS_MARK;
+use crate::network::presence;
+use crate::network::tun::table::DeviceRules;
 use crate::operate::{GatewayOperations, GatewayView};
-use crate::presence;
+use crate::process::clock;
+use crate::process::error::RunError;
 use crate::relay::dial::Dialer;
 use crate::relay::names::NameResolver;
 use crate::relay::route::Upstreams;
@@ -41,7 +42,6 @@ use crate::services::names;
 use crate::services::rotation::HubKeys;
 use crate::services::tunnel::{self, Selection, terminal_selection};
 use crate::services::{self, LearnKeys, Ready, Services, Surroundings, Uplink};
-use crate::tun::table::DeviceRules;
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.

@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::error::RunError;
 use crate::hop::udp::{self, SiblingSockets, UdpLink};
-use crate::runtime;
+use crate::process::error::RunError;
+use crate::process::runtime;
 
 /// The runtimes of a gateway's parts, each with one thread.
 pub(crate) struct Workers {

@@ -25,11 +25,11 @@ use tokio::task::JoinSet;
 use self::node::{BundleNode, PeerLink};
 use self::requests::BundleRequests;
 use super::{Service, Surroundings, Uplink};
-use crate::clock;
-use crate::error::RunError;
 use crate::hop::{Hop, SessionStream};
+use crate::network::presence;
 use crate::operate::control_socket::ControlCall;
-use crate::presence;
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// Limit of a peer's open streams, per bundle of its window: a stream ends some time after its
 /// reply.

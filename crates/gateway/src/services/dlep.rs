@@ -17,7 +17,7 @@ use units::BitRate;
 
 use self::client::DlepClient;
 use super::{Service, Surroundings};
-use crate::error::RunError;
+use crate::process::error::RunError;
 
 /// Rate of a session while a link with capacity on demand grants nothing. A first packet leaves at
 /// once in any case; more would only wait in the modem, while capacity is requested for packets

@@ -10,7 +10,6 @@ mod disk;
 mod exchange;
 mod flight;
 pub(crate) mod hub;
-pub(crate) mod hub_store;
 mod kept;
 mod pool;
 mod record;

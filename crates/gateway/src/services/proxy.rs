@@ -24,14 +24,14 @@ use units::Instant;
 pub(crate) use self::carry::ProxyUpstream;
 use self::carry::{ProxySettings, carry, reject};
 pub(crate) use self::service::{ProxyService, UncarriedAction};
-use crate::clock;
-use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
-use crate::presence;
+use crate::network::connection_slots::ConnectionSlots;
+use crate::network::presence;
+use crate::network::side_settings::SocketSettings;
+use crate::network::socket_options;
+use crate::process::clock;
+use crate::process::error::RunError;
 use crate::relay::leg::TcpLeg;
-use crate::side_settings::SocketSettings;
-use crate::slots::ConnectionSlots;
-use crate::socket_options;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);

@@ -19,10 +19,10 @@ use std::time::Duration;
 use slacp::{Destination, HostName, PublicKey, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
-use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::hop::{Hop, SessionStream};
-use crate::key_message::read;
+use crate::process::clock;
+use crate::services::key_message::read;
 
 pub(crate) use announce::KeyAnnouncer;
 pub(crate) use hear::KeyListener;

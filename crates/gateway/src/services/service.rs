@@ -18,13 +18,13 @@ use tokio::task::JoinSet;
 use units::Instant;
 
 use crate::config::permits::TerminalPermits;
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::peers::PeerTable;
 use crate::hop::{Hop, SessionStream};
 use crate::intercept::ClientArrival;
 use crate::operate::accounts::TerminalAccounts;
 use crate::operate::control_socket::ControlCall;
+use crate::process::error::RunError;
 use crate::relay;
 use crate::relay::dial::Dialer;
 use crate::relay::route::ClientRoute;

@@ -32,19 +32,19 @@ use slacp::{ChannelId, SessionId};
 use tokio::task::JoinHandle;
 use units::Instant;
 
-use crate::clock;
-use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::Hop;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
-use crate::intercept::policy;
-use crate::intercept::rule::REFUSED;
-use crate::refusal::{KernelOperation, KernelRefusal};
-use crate::tun::LONGEST_PACKET;
-use crate::tun::port::{DevicePort, DeviceUse, RoutedDevice};
-use crate::tun::table::DeviceTable;
+use crate::network::nft::policy;
+use crate::network::nft::rule::REFUSED;
+use crate::network::tun::LONGEST_PACKET;
+use crate::network::tun::port::{DevicePort, DeviceUse, RoutedDevice};
+use crate::network::tun::table::DeviceTable;
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 pub(crate) use admit::Admitted;
 pub(crate) use service::{HubSelection, HubTunnel, TerminalTunnel, terminal_selection};
@@ -407,7 +407,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::intercept::slot::NamespaceSlot;
+    use crate::network::namespace_slot::NamespaceSlot;
     use crate::testkit::{Hops, give_address, in_namespace};
 
     const THEIRS: &str = "10.2.0.0/16";

@@ -20,10 +20,10 @@ use units::{Instant, Machine};
 
 use super::flow::StackFlow;
 use super::mtu::PathMtus;
-use crate::clock;
 use crate::figures::counters::{Counter, GatewayCounters};
-use crate::tun::LONGEST_PACKET;
-use crate::tun::port::DevicePort;
+use crate::network::tun::LONGEST_PACKET;
+use crate::network::tun::port::DevicePort;
+use crate::process::clock;
 
 /// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 64;

@@ -12,8 +12,8 @@ use slacp::ResetReason;
 use tcp::{AbortReason, FlowFailure, FlowId, FlowRead};
 
 use super::driver::{StackShared, StackState};
-use crate::clock;
 use crate::figures::connections::FlowFigures;
+use crate::process::clock;
 
 /// A connection, or a SYN that is not answered yet. Dropping it before [`StackFlow::is_delivered`] was called
 /// resets it: an aborted connection must not look like a finished one.

@@ -9,11 +9,11 @@ use pep::traffic::{IpFamily, PolicyAction, PolicySubject, Prefix, TrafficPolicy}
 
 use super::address;
 use crate::intercept::netfilter::GatewaySlot;
-use crate::intercept::nft_table::{Hook, NftChain, NftRule};
-use crate::intercept::policy;
-use crate::intercept::rule::{FirewallMark, Term};
-use crate::intercept::slot::NamespaceSlot;
-use crate::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
+use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::nft::policy;
+use crate::network::nft::rule::{FirewallMark, Term};
+use crate::network::nft::table::{Hook, NftChain, NftRule};
+use crate::network::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
 
 const HOOK_CHAIN: &str = "prerouting";
 const OUTPUT_CHAIN: &str = "output";
@@ -113,8 +113,8 @@ impl WanSelection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::tun::table::DeviceTable;
     use crate::testkit::{assert_printed, in_namespace, nft};
-    use crate::tun::table::DeviceTable;
 
     fn selection() -> WanSelection {
         let to = vec!["192.0.2.0/24".parse().unwrap()];

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::runtime::watchdog::{report_turns, thread_time};
+use crate::process::runtime::watchdog::{report_turns, thread_time};
 
 /// Maximum processor time of a poll.
 const MOST: Duration = Duration::from_millis(50);

@@ -11,8 +11,8 @@ use scenario::Preset;
 use units::BitRate;
 
 use super::*;
-use crate::crossing::Extent;
-use crate::shared_return::OfferedPacket;
+use crate::driver::shared_return::OfferedPacket;
+use crate::topology::crossing::{Crossing, Extent};
 use crate::topology::{self, LabNetwork};
 use crate::{Node, Site};
 
@@ -163,7 +163,7 @@ fn start_with(
         }
     };
     let shares = dama.is_some();
-    let lane = |crossing: crate::crossing::Crossing| LinkLane {
+    let lane = |crossing: Crossing| LinkLane {
         port: PacketPort::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
         carrier: match crossing.link {
             LinkName::Return(site) if shares => LinkCarrier::Shared(site.index()),

@@ -18,7 +18,7 @@ use super::name::LabName;
 use super::protocol::{LabReply, LabRequest, LinkChange, receive, send};
 use super::slot::{LabSlot, ReservedSlot};
 use super::status::LabStatus;
-use crate::join::LabEntry;
+use crate::environment::join::LabEntry;
 
 /// Time limit for a lab to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 
 use super::DlepStatusCode;
 use super::item::{DataItem, LinkAddress, code, number, split};
-use crate::cost;
-use crate::inbox::Inbox;
+use crate::work::cost;
+use crate::work::inbox::Inbox;
 
 /// Type and length of a message (§11.2), in bytes.
 const HEADER: usize = 4;

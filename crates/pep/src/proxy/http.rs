@@ -3,7 +3,7 @@
 use slacp::{Destination, ResetReason};
 
 use super::handshake::{ParseResult, destination};
-use crate::cost;
+use crate::work::cost;
 
 /// Maximum length of a request head, in bytes.
 pub(super) const LONGEST_HEAD: usize = 8 << 10;

@@ -1,6 +1,6 @@
 //! The state of a gateway that limits windows instead of splitting connections.
 
-use pep::window::WindowLimits;
+use pep::traffic::window::WindowLimits;
 
 use crate::ids::LinkId;
 use crate::slab::SlabKey;

@@ -1,6 +1,6 @@
 //! Gateways that limit windows instead of splitting connections.
 
-use pep::window::WindowLimits;
+use pep::traffic::window::WindowLimits;
 use units::ByteCount;
 
 use super::World;

@@ -128,7 +128,7 @@ pub(crate) fn inside_rate_is_shared() {
         println!("Mbit/s of the hub, and of the downloads: {windows:.1?}");
         // Both together keep to the hub's rate, which counts no Ethernet headers. What moves from one portion
         // to the other is nobody's for half a second, more often so the busier the machine is: one window shows
-        // that both get their portions. That these are the whole otherwise, `pep::handover` tests in virtual time.
+        // that both get their portions. That these are the whole otherwise, `pep::rates::handover` tests in virtual time.
         assert!(windows.iter().all(|(rate, _)| *rate <= 20.6), "{windows:.1?}");
         let shared =
             |(rate, moved): &(f64, [f64; 2])| *rate >= 15.0 && moved.iter().all(|each| *each > 6.0);

@@ -10,9 +10,9 @@ use units::{ByteCount, Instant};
 
 use super::{ChannelConfig, RebuiltPacket};
 use crate::ChannelId;
-use crate::event_log::{EventLog, LogEvent, PayloadUnit};
+use crate::event::log::{EventLog, LogEvent, PayloadUnit};
+use crate::event::stats::ChannelStats;
 use crate::spare::{ENTRY, FreeSpare as _};
-use crate::stats::ChannelStats;
 use crate::wire::frame::{ChannelAnnouncement, ChannelPacket, GoneFrame, TruncatedOffset};
 use lane::{LaneTable, PacketOutcome};
 

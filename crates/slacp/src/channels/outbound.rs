@@ -9,10 +9,10 @@ use units::{ByteCount, Instant};
 use super::codel::{CoDel, CoDelParams};
 use super::piece::{PacketPiece, PieceFit, PieceRoom};
 use super::{ChannelConfig, QueueDiscipline, flow};
-use crate::event_log::{DropReason, EventLog, LogEvent, PayloadUnit};
+use crate::event::log::{DropReason, EventLog, LogEvent, PayloadUnit};
+use crate::event::stats::ChannelStats;
 use crate::scheduler::{ClassBacklog, FairQueue};
 use crate::spare::FreeSpare as _;
-use crate::stats::ChannelStats;
 use crate::wire::frame::{CHANNEL_SIZE, GoneFrame, MAX_DEADLINE, MAX_PACKET};
 use crate::{ChannelError, ChannelId, ClassId};
 

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::ErrorControl;
 use crate::ChannelId;
-use crate::event_log::PayloadUnit;
+use crate::event::log::PayloadUnit;
 use crate::wire::frame::{ChannelPacket, GoneFrame, PacketPart, TruncatedOffset};
 
 /// Minimum size of a part in bytes, except for the last of a packet.

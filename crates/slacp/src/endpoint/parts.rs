@@ -1,4 +1,4 @@
-//! A hub in several parts, each an endpoint for a thread of its own ([`crate::parts`]).
+//! A hub in several parts, each an endpoint for a thread of its own ([`crate::wire::parts`]).
 //!
 //! They share the rate of the link (`fixed`, and as reported by a modem) without asking each other
 //! before each packet: their owner keeps until when all of them together have used it ([`use_link`]),
@@ -14,10 +14,10 @@ use units::Instant;
 
 use super::{Endpoint, EndpointRole};
 use crate::keys::secret::{Secret, draw};
-use crate::parts::{HubPart, InitiationHandover};
-use crate::sessions::{EndpointCore, STEPS};
+use crate::session::group::{EndpointCore, STEPS};
 use crate::setup::gate::AdmissionGate;
 use crate::setup::hub::Hub;
+use crate::wire::parts::{HubPart, InitiationHandover};
 use crate::{Config, KeyPair, PublicKey};
 
 /// The use that a part of a hub makes of the shared link.

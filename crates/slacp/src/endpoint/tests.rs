@@ -9,8 +9,8 @@ mod several_hubs;
 mod siblings;
 
 use super::*;
-use crate::handshake::knock::KnockKey;
-use crate::handshake::{InitiationMessage, Responder, UnsupportedParameter};
+use crate::keys::handshake::knock::KnockKey;
+use crate::keys::handshake::{InitiationMessage, Responder, UnsupportedParameter};
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
     CloseReason, Destination, DownReason, EndpointFootprint, Host, HostName, Rate, ReadOutcome,

@@ -19,7 +19,7 @@ use super::train::{Measured, Plan, Train, Unmeasured};
 use super::trust::{Claim, ClaimVerdict, Trust};
 use super::{Allowance, PathMemory, Spent};
 use crate::RateState;
-use crate::pacer::Pacer;
+use crate::scheduler::pacer::Pacer;
 use cruise::{Cruise, Initial, Passed};
 use member::Member;
 use padding::Padding;

@@ -84,7 +84,7 @@ use units::{BitRate, Instant};
 use self::interval::{Interval, Measured};
 use self::overload::Detector;
 use crate::Overload;
-use crate::path::loss::PacketFate;
+use crate::recovery::path::loss::PacketFate;
 
 /// Share of the bytes, in percent, beyond which an interval's losses are excessive.
 const EXCESS: u64 = 75;

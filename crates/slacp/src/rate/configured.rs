@@ -5,8 +5,8 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use super::breaker::{Breaker, Change};
-use crate::pacer::{BURST, Pacer};
-use crate::path::loss::PacketFate;
+use crate::recovery::path::loss::PacketFate;
+use crate::scheduler::pacer::{BURST, Pacer};
 use crate::{Overload, RateError};
 
 /// The configured rate, and the one reported by the modem until it expires. A circuit breaker

@@ -8,7 +8,7 @@ use units::{BitRate, Instant};
 
 use super::constants::SLOWEST;
 use crate::PublicKey;
-use crate::networks::network;
+use crate::ids::networks::network;
 
 /// Maximum age of a memory.
 const MEMORY_AGE: Duration = Duration::from_secs(86_400);

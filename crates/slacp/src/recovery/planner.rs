@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::pacer::Pacer;
-use crate::path::loss::{BurstStats, LossMeter};
 use crate::recovery::fec::{FecBlock, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
+use crate::recovery::path::loss::{BurstStats, LossMeter};
 use crate::recovery::sent::SentPackets;
+use crate::scheduler::pacer::Pacer;
 use crate::spare::FreeSpare as _;
 
 /// Sources count as the tail of a transfer if nothing follows them for this long.

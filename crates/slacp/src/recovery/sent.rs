@@ -11,10 +11,10 @@ use units::{Instant, RangeSet};
 use crate::ChannelId;
 use crate::StreamId;
 use crate::channels::PacketPiece;
-use crate::path::loss::PacketFate;
-use crate::path::pmtu::MtuProbe;
-use crate::path::reordering::ReorderingWindow;
 use crate::recovery::LossDetection;
+use crate::recovery::path::loss::PacketFate;
+use crate::recovery::path::pmtu::MtuProbe;
+use crate::recovery::path::reordering::ReorderingWindow;
 use crate::spare::{ENTRY, FreeSpare as _};
 use crate::wire::frame::{AckFrame, Frame, GoneFrame};
 

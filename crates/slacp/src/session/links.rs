@@ -5,6 +5,7 @@
 //!
 //! Not modelled: delays that differ by direction, and one link's rate that other sessions share.
 
+pub(crate) mod division;
 mod reports;
 
 use core::time::Duration;
@@ -12,12 +13,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, Instant, earliest};
 
+use self::division::{LinkView, link_turns, max_waiting};
 use super::{
     LEAST_RTT, PacketBatch, PacketEnvelope, Session, SessionPath, SharedState, Wake, unsent_limit,
 };
-use crate::links::{LinkView, link_turns, max_waiting};
-use crate::networks::network;
-use crate::stats::SessionStats;
+use crate::event::stats::SessionStats;
+use crate::ids::networks::network;
 use crate::streams::flow::SessionPace;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, PacketHeader};

@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount, Instant};
 use super::life_cycle::LifeCycle;
 use super::{Wake, limits, unsent_limit};
 use crate::channels::{InboundChannels, OutboundChannels};
-use crate::event_log::EventLog;
+use crate::event::log::EventLog;
 use crate::scheduler::{ClassScheduler, NextTurn, TrafficKind};
 use crate::spare::FreeSpare as _;
 use crate::streams::StreamSet;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeError, HandshakeParams, Initiator, UnsupportedParameter};
+use crate::keys::handshake::knock::KnockKey;
+use crate::keys::handshake::{HandshakeError, HandshakeParams, Initiator, UnsupportedParameter};
+use crate::session::group::{EndpointCore, IndexOwner};
 use crate::session::{Peer, Session};
-use crate::sessions::{EndpointCore, IndexOwner};
 use crate::setup::joining::{JoinTarget, LinkHandshake};
 use crate::wire::packet::{self, Echo, Index, Mac, PacketHeader, VERSION};
 use crate::{EndpointNotice, MAX_LINKS, PublicKey, SessionId};

@@ -1,4 +1,4 @@
-//! Assignment of terminals to the parts of a hub ([`crate::parts`]).
+//! Assignment of terminals to the parts of a hub ([`crate::wire::parts`]).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

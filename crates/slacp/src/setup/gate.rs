@@ -12,8 +12,8 @@ use ring::hmac;
 use shaping::TokenBucket;
 use units::Instant;
 
-use crate::handshake::knock;
-use crate::networks::network;
+use crate::ids::networks::network;
+use crate::keys::handshake::knock;
 use crate::wire::packet::{MAC, Mac};
 
 /// A cookie is valid in the period in which it was made and in the next one.

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::SessionId;
-use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeError, HandshakeParams, Initiator};
+use crate::keys::handshake::knock::KnockKey;
+use crate::keys::handshake::{HandshakeError, HandshakeParams, Initiator};
+use crate::session::group::{EndpointCore, IndexOwner};
 use crate::session::{Peer, SessionPath};
-use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::{Index, Mac};
 
 /// Pause of a terminal after the hub has refused a link.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::sessions::EndpointCore;
+use crate::session::group::EndpointCore;
 use crate::setup::association::HubAssociation;
 use crate::wire::packet::{Echo, Index, Mac, PacketHeader};
 use crate::{PublicKey, SessionId};

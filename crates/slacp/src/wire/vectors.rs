@@ -15,9 +15,11 @@ use snow::HandshakeState;
 use units::BitRate;
 
 use crate::ChannelId;
-use crate::handshake::knock::KnockKey;
-use crate::handshake::{self, HandshakeParams, InitiationMessage, Responder, UnsupportedParameter};
 use crate::keys::crypto::{PacketCipher, PacketKey};
+use crate::keys::handshake::knock::KnockKey;
+use crate::keys::handshake::{
+    self, HandshakeParams, InitiationMessage, Responder, UnsupportedParameter,
+};
 use crate::keys::phases::HandshakeKeys;
 use crate::keys::phases::{KeyPhases, expand};
 use crate::keys::secret::{Secret, draw};

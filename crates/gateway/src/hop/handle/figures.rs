@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 use pep::accounting::{TrafficUsage, UsageTally};
-use pep::forecast::{ForecastCounts, MessageForecast};
+use pep::rates::forecast::{ForecastCounts, MessageForecast};
 use pep::traffic::{ClassDefinition, DEFAULT_CLASS};
 use slacp::{
     ChannelId, ClassId, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,

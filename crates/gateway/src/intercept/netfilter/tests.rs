@@ -1,7 +1,7 @@
 use pep::traffic::{PortRange, TCP};
 
 use super::*;
-use crate::intercept::nft_table::exists;
+use crate::network::nft::table::exists;
 use crate::testkit::{assert_printed, in_namespace, nft};
 
 fn rules() -> Rules {

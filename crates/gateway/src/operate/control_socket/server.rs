@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::path::default_path;
-use crate::clock;
-use crate::error::RunError;
-use crate::slots::{ConnectionSlots, HeldSlot};
+use crate::network::connection_slots::{ConnectionSlots, HeldSlot};
+use crate::process::clock;
+use crate::process::error::RunError;
 
 /// Maximum number of concurrent clients. Beyond it the client that has been idle longest is
 /// disconnected, of the user with the most clients; while all are busy, new ones wait.

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::config::keys::private_text;
-use crate::error::RunError;
+use crate::process::error::RunError;
 
 /// Length of a token. Its characters need no quoting in a URL, a form or a cookie.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=128;

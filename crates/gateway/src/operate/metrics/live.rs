@@ -14,8 +14,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use units::Instant;
 
 use super::{ask, ask_connections};
-use crate::clock;
 use crate::operate::control_socket::ControlCall;
+use crate::process::clock;
 
 /// Maximum number of concurrent viewers.
 pub(super) const MAX_VIEWERS: usize = 32;

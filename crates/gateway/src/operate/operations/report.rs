@@ -10,20 +10,20 @@ use control::status::{
     GatewayStatus, SessionStatus, StrangerStatus, TrafficStatus,
 };
 use pep::accounting::ExhaustedAction;
-use pep::bottleneck::DirectionEnd;
+use pep::relay::bottleneck::DirectionEnd;
 use pep::traffic::TrafficPolicy;
 use slacp::Stranger;
 use units::Instant;
 
 use super::super::log;
 use super::{GatewayOperations, GatewayView};
-use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::figures::connections::{ConnectionOrigin, LiveConnection};
 use crate::hop::Hop;
 use crate::intercept::intake::Intake;
-use crate::intercept::policy;
-use crate::socket_options;
+use crate::network::nft::policy;
+use crate::network::socket_options;
+use crate::process::clock;
 
 /// The status of an interception, with the counters of its policies. The role and its services add their
 /// parts, and [`GatewayOperations`] the rest.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
 use os::DirectoryWatch;
-use pep::periodic::Periodic;
+use pep::timing::Periodic;
 use units::{Instant, UnixTime};
 
 use super::shared_permits::SharedPermits;
 use crate::config::permits::TerminalPermits;
-use crate::error::RunError;
+use crate::process::error::RunError;
 
 /// Interval at which permits are looked at, besides when their directory reports a change.
 const LOOK: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
-//! While an upgraded hub has two processes, these share its rate: does what [`pep::handover`] decides.
+//! While an upgraded hub has two processes, these share its rate: does what [`pep::rates::handover`] decides.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use control::protocol::{ControlAnswer, ControlRequest};
-use pep::handover::{HALF, ProcessNeed, RateDivision, UsageMeter};
+use pep::rates::handover::{HALF, ProcessNeed, RateDivision, UsageMeter};
 use units::Instant;
 
 use crate::hop::Hop;

@@ -13,18 +13,20 @@ use super::upgrade::{MODEM_PATIENCE, Predecessor};
 use super::{counted, names};
 use crate::config::keys::random_bytes;
 use crate::config::pair::PORT;
-use crate::error::RunError;
+use crate::hop::Hop;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
 use crate::hop::udp::{SiblingSockets, UdpLink};
-use crate::hop::{Hop, tls};
 use crate::intercept::own::OwnAddresses;
+use crate::network::presence;
+use crate::network::tls;
+use crate::process::clock;
+use crate::process::error::RunError;
 use crate::relay::terms::DialPolicy;
 use crate::roles::gateway::Side;
 use crate::roles::pair::Setup;
 use crate::roles::workers::{self, Workers};
 use crate::services::tunnel::HubSelection;
-use crate::{clock, presence};
 
 /// The threads of the hub's parts, each with its socket of the hop.
 pub(super) struct PartSockets {

@@ -14,11 +14,11 @@ use crate::figures::connections::ConnectionOrigin;
 use crate::hop::SessionStream;
 use crate::intercept::ClientArrival;
 use crate::operate::GatewayOperations;
+use crate::process::runtime::joined;
 use crate::relay::names::NameResolver;
 use crate::relay::terms::Admission;
 use crate::relay::turns::SlotAsker;
 use crate::roles::RunningRole;
-use crate::runtime::joined;
 use crate::services::names::hub::{HubResolver, asker};
 use crate::services::{Admitted, enrolment};
 

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
-use crate::clock;
 use crate::figures::connections::Registered;
 use crate::figures::counters::GatewayCounters;
 use crate::intercept::deferral::DeferredSyn;
 use crate::intercept::listener::{AcceptedConnection, is_exhaustion};
+use crate::process::clock;
 use crate::relay;
 use crate::relay::dial::{self, Dialer, Dialled};
 use crate::relay::leg::TcpLeg;

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::incoming::{IncomingBundle, StoreOutcome};
 use super::node::{BundleNode, OutgoingTransfer};
-use crate::clock;
 use crate::hop::{Hop, SessionStream};
+use crate::process::clock;
 
 /// Time limit for a peer's next step. A session survives fades of up to 15 minutes.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20 * 60);

@@ -11,7 +11,7 @@ use bundles::{
 
 use super::node::BundleNode;
 use super::store::PartialId;
-use crate::clock;
+use crate::process::clock;
 
 /// A bundle being received. Dropping it abandons the transfer; the bytes so far may be kept for the
 /// next try.

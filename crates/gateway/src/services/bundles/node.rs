@@ -23,11 +23,11 @@ use super::secure::PeerTls;
 use super::store::{BundleStore, StoreError, StoreHandle};
 use super::tcpcl::SessionTable;
 use super::{hop, warnings::BundleWarnings};
-use crate::clock;
 use crate::config::keys::random_bytes;
-use crate::error::RunError;
 use crate::hop::Hop;
-use crate::runtime::log_panic;
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::runtime::log_panic;
 
 /// Interval of the search for expired bundles and for files for the inbox.
 const TICK: Duration = Duration::from_secs(1);

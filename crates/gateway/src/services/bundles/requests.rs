@@ -19,7 +19,7 @@ use units::Instant;
 
 use super::incoming::{IncomingBundle, StoreOutcome};
 use super::node::{BundleNode, random};
-use crate::clock;
+use crate::process::clock;
 
 /// Upper bound of what a bundle's blocks add to its payload, in bytes.
 const MAX_OVERHEAD: u64 = 2_000;

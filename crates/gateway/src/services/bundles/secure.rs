@@ -20,9 +20,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::clock;
-use crate::handshake::{self, EarlyStream};
-use crate::hop::tls;
+use crate::network::tls;
+use crate::network::tls::handshake::{self, EarlyStream};
+use crate::process::clock;
 use slacp::client_network;
 
 /// Time limit of the contact headers, and of the handshake.

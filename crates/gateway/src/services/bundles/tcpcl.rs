@@ -22,9 +22,9 @@ use units::Machine;
 use super::incoming::{IncomingBundle, StoreOutcome};
 use super::node::{BundleNode, OutgoingBundle, PeerLink};
 use super::secure::PeerCertificate;
-use crate::clock;
-use crate::runtime::log_panic;
-use crate::slots::{ConnectionSlots, HeldSlot};
+use crate::network::connection_slots::{ConnectionSlots, HeldSlot};
+use crate::process::clock;
+use crate::process::runtime::log_panic;
 
 /// Limit of connections. Beyond it the oldest connection of an unidentified node is closed, from
 /// the client that has most of them; if all nodes are identified, new connections are refused.

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use bundles::BundleRefusal;
 use shaping::TokenBucket;
 
-use crate::clock;
-use crate::occasions::CauseLimiter;
+use crate::operate::log::cause_limiter::CauseLimiter;
+use crate::process::clock;
 
 /// Times of the last log message of each cause. Causes are few: kinds of refusals per configured
 /// node, and kinds of operations.

@@ -17,8 +17,8 @@ use tokio::sync::{Notify, watch};
 use units::Machine;
 
 use super::signals::{self, SignalSockets};
-use crate::clock;
 use crate::hop::CapacityDemand;
+use crate::process::clock;
 
 /// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 16 << 10;

@@ -14,8 +14,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use crate::intercept::rule::PASS_MARK;
-use crate::socket_options;
+use crate::network::nft::rule::PASS_MARK;
+use crate::network::socket_options;
 
 /// Multicast group of modems (§15.15, §15.16).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);

@@ -17,12 +17,12 @@ use units::{BitRate, Instant, Machine};
 
 use super::token::JoinToken;
 use super::{ENROL_HOST, ENROL_PORT};
-use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
 use crate::config::pair::HubContact;
 use crate::hop::knock::{mapped_for, socket};
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
+use crate::process::clock;
 
 /// Time limit for enrolment at one hub: several round trips of the slowest hop, with repetitions.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(20);

@@ -19,12 +19,12 @@ use units::UnixTime;
 
 use super::etcd::{EtcdClient, EtcdError};
 use super::token::JoinToken;
-use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key};
 use crate::config::pair::HubContact;
 use crate::config::permits::{PermitLocation, TerminalPermits};
 use crate::config::read_hub;
-use crate::whole_file::{PUBLIC, replace};
+use crate::config::whole_file::{PUBLIC, replace};
+use crate::process::clock;
 
 /// Reason for which a permit was not written or removed.
 #[derive(Debug, Error)]

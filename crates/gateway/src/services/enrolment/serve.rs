@@ -14,9 +14,9 @@ use super::ENROL_HOST;
 use super::etcd::EtcdClient;
 use crate::config::keys::format_public_key;
 use crate::config::permits::{PermitLocation, remote_path};
+use crate::config::whole_file::{PUBLIC, replace};
 use crate::hop::SessionStream;
-use crate::key_message;
-use crate::whole_file::{PUBLIC, replace};
+use crate::services::key_message;
 
 /// Time limit for receiving a key.
 const KEY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use super::etcd::EtcdClient;
 use super::serve::PendingEnrolment;
 use super::{is_enrolment, serve};
 use crate::hop::SessionStream;
-use crate::runtime::joined;
+use crate::process::runtime::joined;
 
 /// Enrolments in progress, one at a time for each invitation.
 #[derive(Default)]

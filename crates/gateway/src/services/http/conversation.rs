@@ -19,11 +19,11 @@ use super::wire::{
     BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
 };
 use super::{HttpShared, refresh};
-use crate::clock;
 use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::network::socket_options;
+use crate::process::clock;
 use crate::relay::leg::{TcpLeg, shut_down};
 use crate::relay::{self, dial};
-use crate::socket_options;
 
 /// After this silence of a client its server is connected: the protocol may be one in which the
 /// server speaks first.

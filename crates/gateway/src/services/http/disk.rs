@@ -19,8 +19,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use units::Instant;
 
-use crate::clock;
 use crate::figures::counters::Counter;
+use crate::process::clock;
 
 /// A response body, shared by its readers.
 pub(super) type SharedBody = Arc<[u8]>;

@@ -19,8 +19,8 @@ use super::upstream::UpstreamConnection;
 use super::wire::{
     BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
 };
-use crate::clock;
 use crate::figures::connections::Registered;
+use crate::process::clock;
 
 /// Outcome of one attempt to send a request.
 enum AttemptOutcome {

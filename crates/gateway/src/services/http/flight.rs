@@ -20,7 +20,7 @@ use super::kept::ResponseCache;
 use super::record::BodyReservation;
 use super::upstream::UpstreamConnection;
 use super::wire::{BodyForm, BodySink, BodySource, WireEnd, forward_body};
-use crate::clock;
+use crate::process::clock;
 
 /// Time limit for the head of a response to another client's request.
 const SHARED_HEAD_TIMEOUT: Duration = Duration::from_secs(3);

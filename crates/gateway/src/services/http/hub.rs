@@ -1,5 +1,7 @@
 //! HTTP exchanges at a hub, on behalf of terminals (`docs/slacp.md`, Exchanges): requests of all
-//! their clients share persistent connections to servers.
+//! their clients share persistent connections to servers. Responses may come from a cache ([`store`]).
+
+pub(crate) mod store;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,9 +20,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use self::store::{CacheTenant, HubStore};
 use super::disk::SharedBody;
 use super::exchange::{ReplyHead, encode_forwarded, read_reply};
-use super::hub_store::{CacheTenant, HubStore};
 use super::pool::{ConnectionPool, PooledConnection};
 use super::record::BodyRecorder;
 use super::secure::TlsTransport;
@@ -28,14 +30,14 @@ use super::sites::{self, OriginServer};
 use super::wire::{
     BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
 };
-use crate::clock;
 use crate::figures::connections::Registered;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::SessionStream;
-use crate::occasions::CauseLimiter;
+use crate::network::socket_options;
+use crate::operate::log::cause_limiter::CauseLimiter;
+use crate::process::clock;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::relay::{dial, names};
-use crate::socket_options;
 
 /// Time for a terminal to send its request after opening the stream.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -229,7 +231,7 @@ impl PendingExchange<'_> {
     /// Sends `request` in place of the terminal's, over an idle connection if possible, and
     /// forwards the response unless a stored one is to be used. `asked` is the cache's part: the
     /// store and what it wants to know.
-    pub(super) async fn send(
+    async fn send(
         &self,
         request: &ExchangeRequest,
         asked: Option<(&HubStore, &ForwardedRequest)>,

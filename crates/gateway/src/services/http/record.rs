@@ -8,7 +8,7 @@ use http_cache::{ForwardedRequest, ResponseHead};
 use units::ByteCount;
 
 use super::kept::ResponseCache;
-use crate::clock;
+use crate::process::clock;
 
 /// A body being collected. It gives up when the body gets too long or memory runs out.
 pub(super) struct BodyRecorder<'a> {

@@ -16,7 +16,7 @@ use super::upstream::UpstreamConnection;
 use super::wire::{
     BodyForm, BodySink, BodySource, ForwardError, ReadBuffer, WireEnd, forward_body,
 };
-use crate::clock;
+use crate::process::clock;
 
 /// Time limit of a background validation.
 pub(super) const REFRESH_TIMEOUT: Duration = Duration::from_secs(60);

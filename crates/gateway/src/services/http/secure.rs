@@ -14,8 +14,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::pool::is_silent;
-use crate::handshake::{self, EarlyStream};
 use crate::hop::SessionStream;
+use crate::network::tls::handshake::{self, EarlyStream};
 use crate::relay::{dial, scratch};
 use slacp::client_network;
 

@@ -6,11 +6,11 @@ use control::status::GatewayStatus;
 use slacp::ResetReason;
 
 use super::hub::{ExchangeJob, HubHttp};
-use super::hub_store::CacheTenant;
 use super::{TerminalHttp, serve};
 use crate::figures::connections::ArrivingConnection;
 use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
+use crate::services::http::hub::store::CacheTenant;
 use crate::services::{Admitted, Service, Surroundings};
 
 impl Service for HubHttp {

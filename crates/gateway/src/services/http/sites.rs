@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use config::{HttpConfig, SiteConfig};
-use pep::cost;
+use pep::work::cost;
 use slacp::ResetReason;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -16,9 +16,9 @@ use tokio_rustls::rustls::server::{Accepted, Acceptor};
 use tokio_rustls::{TlsAcceptor, TlsConnector, rustls};
 
 use super::secure::{TlsConnection, TlsTransport};
-use crate::clock;
-use crate::hop::tls;
-use crate::occasions::CauseLimiter;
+use crate::network::tls;
+use crate::operate::log::cause_limiter::CauseLimiter;
+use crate::process::clock;
 use crate::relay::dial;
 
 /// Size limit of a ClientHello in bytes: real ones take a few thousand at most.
@@ -188,7 +188,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
-    use crate::whole_file::{self, PRIVATE};
+    use crate::config::whole_file::{self, PRIVATE};
     use config::HttpSection;
 
     const HOST: &str = "mirror.example";

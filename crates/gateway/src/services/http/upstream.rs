@@ -6,14 +6,14 @@ use tokio::net::TcpStream;
 use super::secure::{TlsConnection, TlsTransport};
 use super::sites::OriginServer;
 use super::wire::{ReadBuffer, WireEnd};
-use crate::clock;
 use crate::hop::SessionStream;
+use crate::network::socket_options;
+use crate::process::clock;
 use crate::relay::dial::reset_reason;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 use crate::relay::turns::SlotAsker;
-use crate::socket_options;
 
 /// The transport to a server.
 pub(super) enum UpstreamTransport {

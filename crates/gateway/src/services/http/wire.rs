@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Poll, ready};
 
 use http_cache::{BadChunk, BodyParser, HeadProgress, ParsedHead};
-use pep::inbox::Inbox;
+use pep::work::inbox::Inbox;
 use slacp::{ReadOutcome, ResetReason};
 use tokio::net::TcpStream;
 
@@ -260,7 +260,7 @@ mod tests {
     use std::time::Duration;
 
     use http_cache::{BodyFraming, RequestHead};
-    use pep::cost;
+    use pep::work::cost;
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
     use tokio::time::timeout;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use slacp::{Destination, HostName, StreamOpening, client_network};
 use tokio::net::TcpStream;
 
-use crate::clock;
 use crate::figures::connections::{ConnectionOrigin, Registered};
 use crate::intercept::listener::AcceptedConnection;
+use crate::process::clock;
 use crate::relay;
 use crate::relay::dial::reset_reason;
 use crate::relay::leg::TcpLeg;

@@ -22,15 +22,15 @@ use super::sockets::ResolverSockets;
 use super::tcp::{self, QuestionOrigin};
 use super::udp::{DnsSocket, PORT};
 use super::{exchange, lookup};
-use crate::clock;
 use crate::hop::Hop;
 use crate::hop::udp::ReceiveMemory;
 use crate::intercept::listener::{AcceptOutcome, AcceptedConnection, Listener};
+use crate::network::connection_slots::HeldSlot;
+use crate::network::socket_options::reset;
+use crate::process::clock;
+use crate::process::runtime::log_panic;
 use crate::relay::route::{ClientRoute, Upstreams};
-use crate::runtime::log_panic;
 use crate::services::{Service, Surroundings, http};
-use crate::slots::HeldSlot;
-use crate::socket_options::reset;
 
 /// Limit of questions waiting for the driver. Those beyond it are dropped, and clients repeat them.
 const MAX_QUEUED: usize = 1024;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use slacp::{Destination, ReadOutcome, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
-use crate::clock;
 use crate::hop::{Hop, SessionStream};
+use crate::process::clock;
 
 /// Length of the longest message with its prefix, in bytes.
 const MAX_FRAMED: usize = 2 + u16::MAX as usize;

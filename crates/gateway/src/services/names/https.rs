@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::driver::{QuestionClient, QuestionQueue};
 use super::tcp::{IDLE_TIMEOUT, QuestionOrigin};
-use crate::handshake::EarlyStream;
+use crate::network::tls::handshake::EarlyStream;
 
 /// ALPN name of HTTP/2 (RFC 9113 §3.1).
 pub(super) const HTTP2: &[u8] = b"h2";

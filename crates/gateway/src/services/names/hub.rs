@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use super::super::{Service, Surroundings};
 use super::servers::ResolverList;
 use super::{exchange, lookup};
-use crate::clock;
 use crate::figures::counters::GatewayCounters;
 use crate::hop::SessionStream;
+use crate::process::clock;
 use crate::relay::turns::{SlotAsker, WorkSlots};
 
 /// Limit of questions being asked, for all terminals: each takes a socket.

@@ -12,8 +12,8 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 use units::Machine;
 
-use crate::clock;
 use crate::config::keys::random_bytes;
+use crate::process::clock;
 use crate::relay::dial::{self, DialSource};
 
 /// Time limit for a request that is forwarded unchanged.

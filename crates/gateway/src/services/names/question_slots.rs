@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use slacp::client_network;
 
-use crate::clock;
-use crate::slots::{ConnectionSlots, HeldSlot};
+use crate::network::connection_slots::{ConnectionSlots, HeldSlot};
+use crate::process::clock;
 
 /// Limit of clients' connections, also within TLS.
 pub(super) const MAX_CONNECTIONS: usize = 1024;

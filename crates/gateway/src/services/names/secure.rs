@@ -12,10 +12,9 @@ use tokio_rustls::TlsAcceptor;
 use super::driver::QuestionQueue;
 use super::https;
 use super::tcp::{self, MessageReader, QuestionOrigin};
-use crate::error::RunError;
-use crate::handshake;
-use crate::hop::tls;
-use crate::presence;
+use crate::network::presence;
+use crate::network::tls::{self, handshake};
+use crate::process::error::RunError;
 use slacp::client_network;
 
 /// Time limit of a TLS handshake.

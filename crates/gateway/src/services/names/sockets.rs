@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 
 use super::secure::{self, DnsTransport};
 use super::udp::{DnsSocket, PORT};
-use crate::error::RunError;
 use crate::intercept::listener::Listener;
 use crate::intercept::netfilter::NameRules;
-use crate::presence;
+use crate::network::presence;
+use crate::process::error::RunError;
 
 /// Port shown in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5902;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use names::{NonQuestion, Question};
-use pep::inbox::Inbox;
+use pep::work::inbox::Inbox;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, channel};

@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::driver::QuestionQueue;
 use super::secure::{self, DnsTransport};
 use super::tcp::QuestionOrigin;
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// Listeners for both, whose questions get the address 192.0.2.7 but for a lost one.
 struct Resolver {

@@ -8,8 +8,8 @@ use pep::traffic::IpFamily;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::hop::udp::{DatagramBatch, DatagramLabel, ReceiveMemory, TrafficClass, UdpLink};
-use crate::presence;
-use crate::socket_options::set_transparent;
+use crate::network::presence;
+use crate::network::socket_options::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
 pub(crate) const PORT: u16 = 53;

@@ -14,10 +14,10 @@ use slacp::{Destination, ResetReason, SessionId, StreamOpening, client_network};
 use tokio::io::AsyncWriteExt;
 
 use super::{ProxyClient, refuse};
-use crate::clock;
 use crate::figures::connections::{ArrivingConnection, ConnectionOrigin, Registered};
 use crate::figures::counters::GatewayCounters;
 use crate::hop::{Hop, SessionStream};
+use crate::process::clock;
 use crate::relay;
 use crate::relay::dial::{self, Dialer};
 use crate::relay::leg::TcpLeg;

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{ProxyClient, ProxyListener, ProxyUpstream, carry, reject};
-use crate::error::RunError;
 use crate::figures::connections::ArrivingConnection;
+use crate::process::error::RunError;
 use crate::services::{Config, Service, Surroundings};
 
 /// Treatment of clients while new connections are not carried.

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
 use control::status::{GatewayStatus, NextKeyStatus};
-use pep::periodic::Periodic;
 use pep::routes::TerminalSites;
+use pep::timing::Periodic;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
 use super::super::{Config, Service, Surroundings};
 use super::send_key;
-use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::error::RunError;
 use crate::hop::Hop;
-use crate::runtime::joined;
+use crate::process::clock;
+use crate::process::error::RunError;
+use crate::process::runtime::joined;
 
 /// Interval of repeating the announcement to terminals that have not stored the key, besides when
 /// they come up.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::super::{Service, Surroundings};
 use super::{confirm, is_announcement, receive_key};
 use crate::hop::SessionStream;
-use crate::runtime::joined;
+use crate::process::runtime::joined;
 
 /// Receives announcements of hubs' next keys.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use thiserror::Error;
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
 const FILE: &str = "terminal-hub-keys.json";

@@ -8,8 +8,8 @@
 use pep::egress::{EgressRules, EgressTarget, SPECIAL, forms};
 use pep::traffic::{IpFamily, Prefix, TCP, UDP};
 
-use crate::intercept::nft_table::NftRule;
-use crate::intercept::rule::Term;
+use crate::network::nft::rule::Term;
+use crate::network::nft::table::NftRule;
 
 /// Rules for a set of sources.
 #[derive(Debug, Clone, PartialEq, Eq)]

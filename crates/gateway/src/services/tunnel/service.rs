@@ -8,7 +8,7 @@ use pep::traffic::TrafficPolicy;
 use slacp::{Event, SessionId};
 
 use super::{Admitted, Selection, Traffic, Tunnel, everywhere, of_clients};
-use crate::error::RunError;
+use crate::process::error::RunError;
 use crate::services::{Config, Service, SharedDevice, Surroundings};
 
 /// The selection of a hub's tunnel. Without interception, only the tunnel's table can count connections for

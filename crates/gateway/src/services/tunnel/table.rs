@@ -11,10 +11,10 @@ use pep::traffic::{PolicyAction, PolicySubject, Prefix, TrafficPolicy};
 use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::to;
-use crate::intercept::nft_table::{Hook, NftChain, NftRule};
-use crate::intercept::policy;
-use crate::intercept::rule::{FirewallMark, REFUSED, Term};
-use crate::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
+use crate::network::nft::policy;
+use crate::network::nft::rule::{FirewallMark, REFUSED, Term};
+use crate::network::nft::table::{Hook, NftChain, NftRule};
+use crate::network::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
 
 /// Chain that selects traffic by source and destination.
 const CHAIN: &str = "tunnel";
@@ -220,8 +220,8 @@ mod tests {
     use pep::traffic::{PortRange, UDP};
 
     use super::*;
+    use crate::network::tun::table::DeviceTable;
     use crate::testkit::{assert_printed, in_namespace, nft};
-    use crate::tun::table::DeviceTable;
 
     fn networks() -> Vec<Prefix> {
         ["10.1.0.0/16", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec()

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cost;
 use crate::proxy::http::LONGEST_HEAD;
+use crate::work::cost;
 
 /// A SOCKS greeting without authentication.
 const HELLO: &[u8] = &[5, 1, 0];

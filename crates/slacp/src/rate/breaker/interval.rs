@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::path::loss::PacketFate;
+use crate::recovery::path::loss::PacketFate;
 
 /// Least duration of a slot: several of the 4 ms that a late driver sends at once, and a tenth of
 /// the shortest outage (1 s) that a session does not notice at once.

@@ -123,8 +123,8 @@ mod tests {
     use units::BitRate;
 
     use super::*;
-    use crate::path::loss::LossMeter;
     use crate::recovery::LossDetection;
+    use crate::recovery::path::loss::LossMeter;
     use crate::recovery::planner::SourceProtection;
     use crate::recovery::sent::SentPacket;
 

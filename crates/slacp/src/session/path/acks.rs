@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::{SessionPath, SharedState};
 use crate::StreamId;
-use crate::event_log::LogEvent;
+use crate::event::log::LogEvent;
 use crate::rate::{Acknowledged, Newest};
 use crate::recovery::sent::{AckError, AckedPackets, SentContent, SentPacket};
 use crate::wire::frame::{AckFrame, Frame, GoneFrame};

@@ -9,9 +9,9 @@ use units::Instant;
 
 use super::send::PacketRecord;
 use super::{SessionPath, SharedState};
-use crate::path::migration::PathValidation;
-use crate::path::pmtu::PmtuSearch;
-use crate::path::rtt::RttEstimator;
+use crate::recovery::path::migration::PathValidation;
+use crate::recovery::path::pmtu::PmtuSearch;
+use crate::recovery::path::rtt::RttEstimator;
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::SentContent;
 use crate::session::{PacketEnvelope, ip_udp_overhead};

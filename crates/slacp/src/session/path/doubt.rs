@@ -5,9 +5,9 @@ use units::{ByteCount, Instant};
 
 use super::membership::LinkMembership;
 use super::{SessionPath, SharedState};
-use crate::links::LinkTurn;
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::SentContent;
+use crate::session::links::division::LinkTurn;
 use crate::wire::frame::{self, AckFrame, Frame};
 
 /// Maximum size of an acknowledgement of another link, in bytes.

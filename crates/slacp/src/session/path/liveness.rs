@@ -7,9 +7,9 @@ use rand_core::Rng;
 use units::Instant;
 
 use super::{SessionPath, SharedState};
-use crate::event_log::LogEvent;
-use crate::jitter::{self, ProbeBackoff};
-use crate::path::fade::{RECEIVER_PING_INTERVAL, SILENT_SENDER_TIMEOUT};
+use crate::event::log::LogEvent;
+use crate::recovery::jitter::{self, ProbeBackoff};
+use crate::recovery::path::fade::{RECEIVER_PING_INTERVAL, SILENT_SENDER_TIMEOUT};
 use crate::recovery::received::ACK_DELAY;
 
 /// Times of the last packets in each direction, by kind.

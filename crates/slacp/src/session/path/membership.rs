@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use units::{BitRate, ByteCount, Instant};
 
 use super::{SessionPath, SharedState};
-use crate::links::{LinkTurn, LinkView};
-use crate::pacer::{BURST, Pacer, portion_of};
+use crate::scheduler::pacer::{BURST, Pacer, portion_of};
+use crate::session::links::division::{LinkTurn, LinkView};
 use crate::wire::frame::Frame;
 use crate::wire::packet::Index;
 

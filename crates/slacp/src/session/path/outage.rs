@@ -7,8 +7,10 @@ use units::Instant;
 
 use super::{SessionPath, SharedState};
 use crate::Event;
-use crate::event_log::LogEvent;
-use crate::path::fade::{FadeState, FadedSessions, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
+use crate::event::log::LogEvent;
+use crate::recovery::path::fade::{
+    FadeState, FadedSessions, LINK_LAYER_SILENCE, ProbeRate, SILENCE,
+};
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::AckedPackets;
 

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::{SessionPath, SharedState};
 use crate::channels::{CoDelParams, PacketForm, PacketPiece, PieceRoom};
-use crate::event_log::{LogEvent, PayloadUnit};
+use crate::event::log::{LogEvent, PayloadUnit};
 use crate::recovery::planner::SourceProtection;
 use crate::recovery::sent::{SentContent, SentContents};
 use crate::scheduler::{NextTurn, TrafficKind, Waiting};

@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::Instant;
 
 use super::{SessionPath, SharedState};
-use crate::event_log::LogEvent;
+use crate::event::log::LogEvent;
 use crate::rate::{Auto, CapacityWatch, Change};
 use crate::session::{LEAST_RTT, unsent_limit};
 use crate::streams::flow::SessionPace;

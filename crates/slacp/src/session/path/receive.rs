@@ -6,7 +6,7 @@ use units::Instant;
 
 use super::{SessionPath, SharedState};
 use crate::StopAnnouncement;
-use crate::event_log::LogEvent;
+use crate::event::log::LogEvent;
 use crate::keys::phases::RekeyError;
 use crate::recovery::sent::AckError;
 use crate::session::ip_udp_overhead;

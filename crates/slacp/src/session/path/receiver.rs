@@ -3,7 +3,7 @@
 use units::Instant;
 
 use crate::channels::{Decompressor, InboundChannels};
-use crate::event_log::EventLog;
+use crate::event::log::EventLog;
 use crate::rate::ecn::Tally;
 use crate::recovery::LossDetection;
 use crate::recovery::fec::FecDecoder;

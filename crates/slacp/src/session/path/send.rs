@@ -7,7 +7,7 @@ use units::{BitRate, ByteCount, Instant, earliest};
 
 use super::payload::PacketBuilder;
 use super::{SessionPath, SharedState};
-use crate::event_log::LogEvent;
+use crate::event::log::LogEvent;
 use crate::keys::crypto::BLOCK;
 use crate::rate::Auto;
 use crate::recovery::fec::{FecBlock, REPAIR_HEAD, SHARD_OVERHEAD};

@@ -6,7 +6,7 @@ use units::Instant;
 
 use super::Hub;
 use crate::TerminalContact;
-use crate::sessions::EndpointCore;
+use crate::session::group::EndpointCore;
 use crate::wire::packet::{self, PacketHeader};
 
 /// Interval between calls, by which a hub tells terminals that their sessions are lost: no faster than

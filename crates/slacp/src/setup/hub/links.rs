@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::{AnsweredInitiation, CONFIRM, Hub, link_of};
-use crate::handshake::{HandshakeParams, Responder};
-use crate::path::rtt::FirstRtt;
+use crate::keys::handshake::{HandshakeParams, Responder};
+use crate::recovery::path::rtt::FirstRtt;
+use crate::session::group::{EndpointCore, IndexOwner};
 use crate::session::{Peer, Session, SessionPath};
-use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::PacketHeader;
 use crate::{PublicKey, SessionId};
 

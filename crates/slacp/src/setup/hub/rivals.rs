@@ -6,7 +6,7 @@ use units::Instant;
 
 use super::Hub;
 use crate::session::IncumbentSession;
-use crate::sessions::EndpointCore;
+use crate::session::group::EndpointCore;
 use crate::setup::replacement::{FURTHER_QUESTIONS, ReplacementVerdict, question_interval};
 use crate::{EndpointNotice, PublicKey, SessionId};
 

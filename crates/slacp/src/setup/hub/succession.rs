@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::Instant;
 
 use super::Hub;
-use crate::handshake::Responder;
+use crate::keys::handshake::Responder;
 use crate::{PublicKey, SiblingProcess};
 
 /// Time for which a terminal's place is kept for the machine that has its session with the process

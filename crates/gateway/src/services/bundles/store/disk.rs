@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::header::{self, HEADER};
 use super::known::{GoneBundle, GoneList};
-use crate::whole_file::PRIVATE;
+use crate::config::whole_file::PRIVATE;
 
 /// Limit of partial bundles kept for senders that come back.
 const MAX_PARTIAL: usize = 256;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bundles::{BundleFate, BundleId};
 
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// Size limit of the file, in bytes: about fifty million lines.
 const MAX_FILE: u64 = 4 << 30;

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::hop::tls;
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
+use crate::network::tls;
 
 const HERE: &str = "127.0.0.1";
 const SENSOR: &str = "sensor.example";

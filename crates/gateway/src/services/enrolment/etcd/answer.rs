@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use pep::cost;
-use pep::inbox::Inbox;
+use pep::work::cost;
+use pep::work::inbox::Inbox;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use super::PermitTexts;
 use super::answer::{MAX_ANSWER, RangeAnswer, StoredPermit, parse};
 use crate::config::keys::private_text;
-use crate::hop::tls;
+use crate::network::tls;
 
 /// Time limit for a member's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);

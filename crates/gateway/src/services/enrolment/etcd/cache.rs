@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::PermitTexts;
-use crate::whole_file::{self, PRIVATE};
+use crate::config::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
 const FILE: &str = "hub-permits.json";

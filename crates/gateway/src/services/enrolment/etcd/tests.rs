@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::fake::{FakeAccess, FakeMember, FakeStore};
 use super::follow::follow_with_interval;
 use super::{EtcdClient, EtcdError, PermitCache, PermitTexts, follow};
-use crate::hop::tls;
+use crate::network::tls;
 
 /// A client of members at these addresses.
 fn client(members: &[SocketAddr]) -> EtcdClient {

@@ -1,0 +1,339 @@
+//! Sections `[http]` of a terminal and of a hub: the HTTP cache and HTTP exchanges.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use http_cache::{CacheConfig, StoreLimits};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use slacp::HostName;
+use units::ByteCount;
+
+use crate::file::FileError;
+use crate::file::place::{KeyContext, quoted};
+use crate::values::bounded::{HOUR, Interval, Memory, Size, Switch};
+use crate::values::tls_files::TlsFiles;
+use crate::{AnswerTiming, InterceptConfig};
+
+/// Cache for the cleartext HTTP of a terminal's clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Http")]
+pub struct HttpSection {
+    /// Destination ports of cleartext HTTP, 1 to 16; not 443 or 53.
+    #[schemars(extend("default" = [80]))]
+    pub(crate) ports: Option<Vec<i64>>,
+    /// The most memory of the cache. On a hub only with `cache`.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(crate) memory: Option<Memory>,
+    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
+    /// at a time. On a hub only with `cache`. Default: in memory only.
+    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
+    pub(crate) directory: Option<String>,
+    /// With `directory`: the most bytes there.
+    #[schemars(extend("default" = "2 GB"))]
+    pub(crate) disk: Option<Memory>,
+    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
+    /// `cache`.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(crate) object: Option<Memory>,
+    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// s for never. On a hub only with `cache`.
+    #[schemars(extend("default" = "24 h"))]
+    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
+    /// Serve clients while the hub cannot be reached: from the cache, and otherwise from the server, without the
+    /// hop and from the terminal's own address. If false, their connections pass unaccelerated.
+    #[serde(default)]
+    pub offline: Switch<true>,
+    /// Sites whose owner has given a certificate, and whose TLS the terminal terminates; all other HTTPS passes
+    /// untouched. See [Sites by TLS](http.md#sites-by-tls).
+    #[serde(default)]
+    pub(crate) site: Vec<SiteSection>,
+    /// With `[[http.site]]`: 1 to 16 destination ports of TLS connections that may be for these sites; not 53,
+    /// and none of `ports`.
+    #[schemars(extend("default" = [443]))]
+    pub(crate) tls_ports: Option<Vec<i64>>,
+    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
+    /// Default: the system's.
+    pub(crate) authorities: Option<String>,
+}
+
+/// A site whose owner has given a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Site")]
+pub(crate) struct SiteSection {
+    /// The site's host names, 1 to 64, which no other site has.
+    #[schemars(extend("examples" = [["mirror.example"]]))]
+    pub(crate) hosts: Option<Vec<String>>,
+    /// A PEM file with the site's certificate and its chain.
+    pub(crate) certificate: Option<String>,
+    /// A PEM file with the private key of `certificate`. Whoever has it is the site.
+    pub(crate) key: Option<String>,
+}
+
+/// Requests of a hub for its terminals' caches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "HubHttp")]
+pub struct HubHttpSection {
+    /// Keep what the hub fetches, and answer terminals from it: see [A cache at the
+    /// hub](http.md#a-cache-at-the-hub). It spares the servers and the hub's way to them, not the hop, and takes
+    /// memory.
+    #[serde(default)]
+    pub(crate) cache: bool,
+    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
+    /// Default: the system's.
+    pub(crate) authorities: Option<String>,
+    /// The most memory of the cache. On a hub only with `cache`.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(crate) memory: Option<Memory>,
+    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
+    /// at a time. On a hub only with `cache`. Default: in memory only.
+    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
+    pub(crate) directory: Option<String>,
+    /// With `directory`: the most bytes there.
+    #[schemars(extend("default" = "2 GB"))]
+    pub(crate) disk: Option<Memory>,
+    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
+    /// `cache`.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(crate) object: Option<Memory>,
+    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
+    /// s for never. On a hub only with `cache`.
+    #[schemars(extend("default" = "24 h"))]
+    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
+}
+
+/// HTTP cache for a terminal's clients. Section `[http]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: HttpSection,
+    /// Destination ports of cleartext HTTP. Key `ports`, default 80.
+    pub ports: Vec<u16>,
+    /// Limits of the cache, and use of expired responses. Keys `memory`, `disk`, `object` and `stale`.
+    pub cache: CacheConfig,
+    /// Directory of the cache; `None` keeps it in memory only. Key `directory`, default none.
+    pub directory: Option<PathBuf>,
+    /// Sites whose TLS the terminal terminates. Table `site`, default none.
+    pub sites: Vec<SiteConfig>,
+    /// Destination ports of TLS connections to these sites. Key `tls_ports`, default 443.
+    pub tls_ports: Vec<u16>,
+    /// PEM file with the authorities that verify the sites' servers; `None` for the system's. Key
+    /// `authorities`.
+    pub authorities: Option<PathBuf>,
+}
+
+/// HTTP exchanges of a hub for its terminals. Section `[http]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubHttpConfig {
+    /// The keys as written, for what needs no other key.
+    pub keys: HubHttpSection,
+    /// The hub's cache; `None` stores nothing. Key `cache`, default false.
+    pub cache: Option<HubCacheConfig>,
+    /// PEM file with the authorities that verify servers, where terminals terminate the TLS of sites;
+    /// `None` for the system's. Key `authorities`.
+    pub authorities: Option<PathBuf>,
+}
+
+/// A site for which its owner has provided a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteConfig {
+    /// Its names, in lower case. Key `hosts`.
+    pub hosts: Vec<String>,
+    /// Its certificate. Keys `certificate` and `key`.
+    pub files: TlsFiles,
+}
+
+/// A hub's cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubCacheConfig {
+    /// Limits of the cache, and use of expired responses. Keys `memory`, `disk`, `object` and `stale`.
+    pub cache: CacheConfig,
+    /// Directory of the cache; `None` keeps it in memory only. Key `directory`, default none.
+    pub directory: Option<PathBuf>,
+}
+
+impl HttpConfig {
+    /// Returns `true` if connections to this port carry cleartext HTTP.
+    pub fn takes(&self, port: u16) -> bool {
+        self.ports.contains(&port)
+    }
+}
+
+const PORT: i64 = 80;
+const TLS_PORT: i64 = 443;
+const MOST_PORTS: usize = 16;
+/// Maximum number of host names of a site.
+const MOST_HOSTS: usize = 64;
+const MEMORY: ByteCount = ByteCount::new(64_000_000);
+const DISK: ByteCount = ByteCount::new(2_000_000_000);
+const OBJECT: ByteCount = ByteCount::new(16_000_000);
+const STALE: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads the section of a terminal, whose clients' connections are intercepted as in `intercept`.
+pub(crate) fn terminal(
+    place: &KeyContext<'_>,
+    raw: HttpSection,
+    intercept: Option<&InterceptConfig>,
+) -> Result<HttpConfig, FileError> {
+    const INTERCEPTED: &str = "a section [intercept]: the connections of clients are intercepted";
+    const EARLY: &str = "\"early\": a request is read before there is a connection to its server";
+    let missing = || place.missing_key("intercept", INTERCEPTED);
+    let answer = intercept.ok_or_else(missing)?.answer;
+    place.check(answer == AnswerTiming::Early, "intercept.answer", "\"deferred\"", EARLY)?;
+    let place = place.within("http");
+    let keys = raw.clone();
+    let sites = sites(&place, raw.site)?;
+    let tls_ports = tls_ports(&place, raw.tls_ports)?;
+    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
+    let ports = ports(&place, raw.ports)?;
+    let twice = ports.iter().position(|port| !sites.is_empty() && tls_ports.contains(port));
+    let key = format!("ports.{}", twice.unwrap_or_default());
+    place.check(twice.is_none(), &key, "a port of `tls_ports`", "ports of cleartext HTTP")?;
+    let kept = read_cache(
+        &place,
+        CacheKeys {
+            memory: raw.memory,
+            directory: raw.directory,
+            disk: raw.disk,
+            object: raw.object,
+            stale: raw.stale,
+        },
+    )?;
+    Ok(HttpConfig {
+        keys,
+        ports,
+        cache: kept.cache,
+        directory: kept.directory,
+        sites,
+        tls_ports,
+        authorities,
+    })
+}
+
+/// Keys of the cache, which terminals and hubs have in common.
+struct CacheKeys {
+    memory: Option<Memory>,
+    directory: Option<String>,
+    disk: Option<Memory>,
+    object: Option<Memory>,
+    stale: Option<Interval<0, { 720 * HOUR }>>,
+}
+
+impl CacheKeys {
+    fn is_given(&self) -> bool {
+        self.memory.is_some()
+            || self.directory.is_some()
+            || self.disk.is_some()
+            || self.object.is_some()
+            || self.stale.is_some()
+    }
+}
+
+fn read_cache(place: &KeyContext<'_>, raw: CacheKeys) -> Result<HubCacheConfig, FileError> {
+    let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
+    if raw.disk.is_some() && directory.is_none() {
+        return Err(place.missing_key("directory", "where to store it, like \"/var/cache/skyhop\""));
+    }
+    // Without a directory, the cache is in memory only.
+    let disk =
+        if directory.is_some() { raw.disk.map_or(DISK, Size::get) } else { ByteCount::new(0) };
+    let stale = raw.stale.map_or(STALE, Interval::get);
+    let limits = StoreLimits {
+        memory: raw.memory.map_or(MEMORY, Size::get),
+        disk,
+        object: raw.object.map_or(OBJECT, Size::get),
+    };
+    Ok(HubCacheConfig { cache: CacheConfig { limits, stale }, directory })
+}
+
+/// Reads the section of a hub.
+pub(crate) fn hub(place: &KeyContext<'_>, raw: HubHttpSection) -> Result<HubHttpConfig, FileError> {
+    let place = place.within("http");
+    let keys = raw.clone();
+    let given = CacheKeys {
+        memory: raw.memory,
+        directory: raw.directory,
+        disk: raw.disk,
+        object: raw.object,
+        stale: raw.stale,
+    };
+    let cached = raw.cache;
+    if !cached && given.is_given() {
+        return Err(place.missing_key("cache", "true: the other keys configure the cache"));
+    }
+    let cache = read_cache(&place, given)?;
+    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
+    Ok(HubHttpConfig { keys, authorities, cache: cached.then_some(cache) })
+}
+
+/// Reads the sites whose TLS is terminated here.
+fn sites(place: &KeyContext<'_>, raw: Vec<SiteSection>) -> Result<Vec<SiteConfig>, FileError> {
+    const HOSTS: &str = "1 to 64 names of hosts, like [\"mirror.example\"]";
+    let mut known = BTreeSet::new();
+    let mut sites = Vec::new();
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within(format!("site.{index}"));
+        let file = |path: String| place.folder().locate(Path::new(&path));
+        let hosts = raw.hosts.ok_or_else(|| place.missing_key("hosts", HOSTS))?;
+        place.check(
+            (1..=MOST_HOSTS).contains(&hosts.len()),
+            "hosts",
+            format!("{hosts:?}"),
+            HOSTS,
+        )?;
+        for (index, host) in hosts.iter().enumerate() {
+            let key = format!("hosts.{index}");
+            let is_name = HostName::new(host).is_some() && host.parse::<IpAddr>().is_err();
+            place.check(is_name, &key, quoted(host), HOSTS)?;
+            // Host names are case-insensitive (RFC 4343).
+            let is_new = known.insert(host.to_ascii_lowercase());
+            place.check(is_new, &key, quoted(host), "a name that no other site has")?;
+        }
+        let missing = |key, what| place.missing_key(key, what);
+        let certificate = raw.certificate.ok_or_else(|| missing("certificate", "a PEM file"))?;
+        let key = raw.key.ok_or_else(|| missing("key", "the PEM file of the private key"))?;
+        let files = TlsFiles { certificate: file(certificate), key: file(key) };
+        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        sites.push(SiteConfig { hosts, files });
+    }
+    Ok(sites)
+}
+
+fn tls_ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+    const EXPECTED: &str = "1 to 16 ports, like [443]";
+    let ports = ports.unwrap_or_else(|| vec![TLS_PORT]);
+    let good = (1..=MOST_PORTS).contains(&ports.len());
+    place.check(good, "tls_ports", format!("{ports:?}"), EXPECTED)?;
+    let mut all = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let is_good = (1..=65_535).contains(&port) && port != 53;
+        place.check(is_good, &format!("tls_ports.{index}"), port, "a port of TLS, 1 to 65535")?;
+        all.extend(u16::try_from(port));
+    }
+    Ok(all)
+}
+
+fn ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+    const EXPECTED: &str = "1 to 16 ports, like [80, 8080]";
+    let ports = ports.unwrap_or_else(|| vec![PORT]);
+    place.check(
+        (1..=MOST_PORTS).contains(&ports.len()),
+        "ports",
+        format!("{ports:?}"),
+        EXPECTED,
+    )?;
+    let mut good = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let key = format!("ports.{index}");
+        // Port 443 carries TLS, and port 53 belongs to the resolver.
+        let is_good = (1..=65_535).contains(&port) && port != 443 && port != 53;
+        place.check(is_good, &key, port, "a port of cleartext HTTP, 1 to 65535")?;
+        good.extend(u16::try_from(port));
+    }
+    Ok(good)
+}
