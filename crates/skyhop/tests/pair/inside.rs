@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
-use meter::payload::{Payload, PayloadSide};
+use meter::protocol::payload::{Payload, PayloadSide};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
