@@ -341,7 +341,7 @@ pub struct TrafficStatus {
     pub datagrams_too_large: u64,
     /// Other errors of the UDP socket.
     pub socket_errors: u64,
-    /// Number of times that two machines used the same key. The log has their addresses.
+    /// Number of times that two terminals used the same key. The log has their addresses.
     #[serde(default)]
     pub shared_keys: u64,
     /// Connections that ended early, by reason.

@@ -159,7 +159,7 @@ pub(crate) fn inside_started_twice() {
     let first = site.terminal(0, LAN_DEVICE);
     let mut held = mirror.connect_carried();
     let second = site.pairs[0].terminal();
-    hubs[0].wait_for("two machines use the key");
+    hubs[0].wait_for("two terminals use the key");
     exchange(&mut held);
     exchange(&mut mirror.connect_carried());
     // Once the first one has ended, the second is a terminal like any other.
