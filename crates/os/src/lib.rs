@@ -26,7 +26,7 @@ pub mod testkit;
 mod timer;
 mod watched;
 
-pub use directory::{DirectoryWatch, sync_directory};
+pub use directory::{DirectoryWatch, create_directory, sync_directory};
 pub use ipv6::{any_address, has_ipv6};
 pub use places::{DirectoryError, PrivateDirectories, PrivateDirectory, RUN_VARIABLE};
 pub use timer::Timer;
