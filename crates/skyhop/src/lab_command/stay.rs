@@ -112,8 +112,10 @@ fn keep(
     let gateways = pair.is_some();
     let mut keeper = LabHousekeeper { pair, failed: false };
     let mut stand = PersistentLab { lab, seed, gateways };
-    stand.keep(starting, &mut keeper)?;
-    keeper.pair.map_or(Ok(()), GatewayPair::stop)?;
+    let kept = stand.keep(starting, &mut keeper);
+    let stopped = keeper.pair.map_or(Ok(()), GatewayPair::stop);
+    kept?;
+    stopped?;
     Ok(ExitCode::SUCCESS)
 }
 
