@@ -21,6 +21,7 @@ mod packet_log;
 pub(crate) mod policy;
 pub(crate) mod routing;
 pub(crate) mod rule;
+pub(crate) mod shared_interfaces;
 pub(crate) mod slot;
 pub(crate) mod syn_tap;
 
