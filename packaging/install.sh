@@ -67,7 +67,10 @@ if [ -n "$uninstall" ]; then
     rm -f "$kept"
     if services && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
     if services && [ -n "$purge" ]; then
-        rm -rf /etc/skyhop /var/lib/skyhop /var/lib/private/skyhop
+        rm -rf /etc/skyhop
+        for place in /var/lib /var/lib/private /var/cache /var/cache/private; do
+            rm -rf "$place"/skyhop "$place"/skyhop-*
+        done
         if grep -q '^skyhop:' /etc/passwd && command -v userdel >/dev/null; then userdel skyhop; fi
     fi
     exit 0

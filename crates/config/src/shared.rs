@@ -85,10 +85,11 @@ macro_rules! keys_of_a_pair {
             /// [Control sockets](operate.md#control-sockets).
             #[schemars(extend("x-restart" = true))]
             pub(crate) control: Option<String>,
-            /// A directory, such as `/var/lib/skyhop`, for what must survive a restart: measured paths, so that sessions
-            /// resume at the remembered rate. A hub also keeps its [accounts](operate.md#accounts-and-quotas) (else a
-            /// restart renews quotas), permits from etcd, and where its terminals were last heard, so that they are back
-            /// within seconds after a crash. A terminal keeps the [next keys of its hubs](hubs.md#replace-a-hubs-key).
+            /// A directory of this gateway's own, such as `/var/lib/skyhop`, or `/var/lib/skyhop-ship-1` of a packaged
+            /// terminal, for what must survive a restart: measured paths, so that sessions resume at the remembered rate. A
+            /// hub also keeps its [accounts](operate.md#accounts-and-quotas) (else a restart renews quotas), permits from
+            /// etcd, and where its terminals were last heard, so that they are back within seconds after a crash. A terminal
+            /// keeps the [next keys of its hubs](hubs.md#replace-a-hubs-key).
             #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
             #[schemars(extend("x-restart" = true))]
             pub(crate) state: Option<String>,

@@ -12,6 +12,7 @@ mod text;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 pub use accounts::accounts_text;
@@ -181,6 +182,36 @@ pub struct InterceptionStatus {
     /// are answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<UnansweredStatus>,
+    /// Interfaces that another gateway of this machine intercepts as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedInterface>,
+}
+
+/// An interface that another gateway of the same machine intercepts as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedInterface {
+    /// Name of the interface; `lo` stands for connections of the machine itself.
+    pub interface: String,
+    /// Process of the other gateway; `None` if unknown.
+    pub process: Option<u32>,
+    /// nftables table of the other gateway.
+    pub table: String,
+}
+
+/// Formats a sentence that names the other gateway.
+impl fmt::Display for SharedInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, process, table } = self;
+        match process {
+            Some(process) => write!(f, "process {process} (nftables: inet {table})")?,
+            None => write!(f, "another gateway (nftables: inet {table})")?,
+        }
+        match interface.as_str() {
+            "lo" => f.write_str(" also intercepts this machine's own connections")?,
+            interface => write!(f, " also intercepts connections from {interface}")?,
+        }
+        f.write_str(": the gateway that was started first carries them, until it ends")
+    }
 }
 
 /// Clients whose redirected SYNs were never answered.
@@ -216,6 +247,7 @@ impl From<BypassHistory> for InterceptionStatus {
             since_s: history.since.as_secs_f64(),
             bypassed: history.bypasses.into_iter().map(row).collect(),
             unanswered: None,
+            shared: Vec::new(),
         }
     }
 }
@@ -341,7 +373,7 @@ pub struct TrafficStatus {
     pub datagrams_too_large: u64,
     /// Other errors of the UDP socket.
     pub socket_errors: u64,
-    /// Number of times that two machines used the same key. The log has their addresses.
+    /// Number of times that two terminals used the same key. The log has their addresses.
     #[serde(default)]
     pub shared_keys: u64,
     /// Connections that ended early, by reason.

@@ -17,6 +17,7 @@ pub(crate) mod listener;
 pub(crate) mod netfilter;
 pub(crate) mod own;
 mod packet_log;
+pub(crate) mod shared_interfaces;
 pub(crate) mod syn_tap;
 
 pub(crate) use interception::{

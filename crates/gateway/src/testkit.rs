@@ -94,10 +94,11 @@ pub(crate) fn assert_printed(name: &str, printed: &str) -> Option<String> {
     Some(ours)
 }
 
-/// A table's chains as nft lists them, without name and owner.
+/// A table's chains as nft lists them, without name, comment and owner.
 fn chains(listed: &str) -> Vec<&str> {
     let lines = listed.lines().skip(1).map(str::trim);
-    lines.filter(|line| !line.is_empty() && *line != "flags owner").collect()
+    let is_of_table = |line: &str| line == "flags owner" || line.starts_with("comment ");
+    lines.filter(|line| !line.is_empty() && !is_of_table(line)).collect()
 }
 
 /// Adds an IPv4 address of a /24 subnet to a device.

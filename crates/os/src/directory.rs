@@ -2,9 +2,10 @@
 
 pub(crate) mod places;
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -19,6 +20,19 @@ use crate::WatchedDescriptor;
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+/// Creates a directory with this mode, and its missing parents, for durable files: a power cut does not undo it
+/// once this returns. A directory that exists stays as it is.
+///
+/// # Errors
+/// Those of mkdir(2), open(2) and fsync(2).
+pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let is_missing = |at: &&Path| !at.as_os_str().is_empty() && !at.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    // Not the parents of what existed: this user may be unable to read them.
+    missing.iter().rev().try_for_each(|created| sync_directory(created))
 }
 
 /// Reports when files of a directory may have changed on this machine. A network file system does
@@ -71,8 +85,23 @@ fn duplicate(inotify: &Inotify) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::testkit::durable_steps;
+
+    #[test]
+    fn every_new_directory_is_in_its_parent_on_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        let create = || create_directory(&path, 0o700).unwrap();
+        let Some(steps) = durable_steps(directory.path(), create) else { return };
+        assert_eq!(steps, ["sync .", "sync a"]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(durable_steps(directory.path(), create).unwrap(), [] as [&str; 0]);
+        fs::write(path.join("file"), "").unwrap();
+        assert!(create_directory(&path.join("file/c"), 0o700).is_err());
+    }
 
     #[tokio::test]
     async fn changes_of_files_are_told_and_nothing_else_is() {

@@ -23,5 +23,5 @@ pub mod testkit;
 pub use clock::timer::Timer;
 pub use descriptor::watched::WatchedDescriptor;
 pub use directory::places::{DirectoryError, PrivateDirectories, PrivateDirectory, RUN_VARIABLE};
-pub use directory::{DirectoryWatch, sync_directory};
+pub use directory::{DirectoryWatch, create_directory, sync_directory};
 pub use socket::ipv6::{any_address, has_ipv6};

@@ -33,7 +33,7 @@ mod trace;
 mod trace_fault;
 
 pub use dama::{DamaSpec, DamaTerminal};
-pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
+pub use link_spec::{AcmSpec, LinkSpec, OrNone, OrNoneError, RateSpec};
 pub use preset::{Preset, PresetOverrides, TerrestrialOverrides};
 pub use published::{
     Assumption, Compare, Condition, Difference, Documents, Erratum, Input, Lost, Output, Point,

@@ -1,6 +1,7 @@
 //! One direction of a link as users describe it.
 
 mod acm;
+mod or_none;
 pub(crate) mod raw;
 mod read;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use link::{
 use units::BitRate;
 
 pub use acm::AcmSpec;
+pub use or_none::{OrNone, OrNoneError};
 pub(crate) use read::{LinkChanges, check_rate};
 
 /// One direction of a link. Sizes may depend on the path: [`Self::config`] converts "1 BDP" to bytes.

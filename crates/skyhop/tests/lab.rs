@@ -209,14 +209,16 @@ fn the_presets_are_listed() {
     assert_eq!(names.join(" "), expected, "{list}");
 }
 
+/// A preset with options, as a file.
+fn show(preset: &str, options: &[&str]) -> String {
+    let output = Runner::myself().lab(&[&["show", preset], options].concat()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
+}
+
 /// The output is a valid preset, which prints the same again.
 #[test]
 fn a_shown_preset_is_one() {
-    let show = |preset: &str, options: &[&str]| {
-        let output = Runner::myself().lab(&[&["show", preset], options].concat()).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        text(&output.stdout)
-    };
     let mine = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let options =
         ["--burst", "low", "--outage", "9s+1s", "--discipline", "red", "--ecn", "--mtu", "1400"];
@@ -226,6 +228,20 @@ fn a_shown_preset_is_one() {
     for line in ["mtu = 1400", "burst = \"low\"", "outages = [\"9s+1s\"]", "ecn = true"] {
         assert!(shown.contains(line), "{line} not in {shown}");
     }
+}
+
+#[test]
+fn options_remove_what_a_preset_drops() {
+    let mine = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let policer = "30 Mbit/s burst 9 kB";
+    let shown = show("leo", &["--policer", policer, "--return-policer", policer]);
+    assert_eq!([shown.matches("policer = ").count(), shown.matches("15s+30ms").count()], [2, 2]);
+    fs::write(mine.path(), &shown).unwrap();
+    let mine = mine.path().to_str().unwrap();
+    let shown = show(mine, &["--policer", "none", "--outage", "none"]);
+    assert_eq!([shown.matches("policer = ").count(), shown.matches("15s+30ms").count()], [1, 0]);
+    let shown = show(mine, &["--return-policer", "none", "--outage", "9s+1s"]);
+    assert_eq!([shown.matches("policer = ").count(), shown.matches("9s+1s").count()], [1, 2]);
 }
 
 #[test]

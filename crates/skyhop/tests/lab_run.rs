@@ -5,6 +5,8 @@
 
 #![allow(missing_docs)]
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use os::testkit::skip;
@@ -146,10 +148,38 @@ fn compare(check: &Check) -> Vec<String> {
     wrong
 }
 
+/// Runs gateways, and notes the exit code of each that was asked to end.
+const WATCHED: &str = r#"#!/bin/sh
+exec 3<&0
+SKYHOP "$@" <&3 &
+trap 'asked=1; kill -TERM $!' TERM
+wait $!
+code=$?
+if [ "$asked" ]; then
+    wait $!
+    code=$?
+    echo $code >>"$(dirname "$0")/ends"
+fi
+exit $code
+"#;
+
+/// Killed gateways would lose what they write at their end.
+fn gateways_end_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("watched");
+    fs::write(&program, WATCHED.replace("SKYHOP", PROGRAM)).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let case = case("kind = \"bulk\"\nbytes = \"10 kB\"", PAIR);
+    run(&case, 1, &program).unwrap();
+    let ends = fs::read_to_string(directory.path().join("ends"));
+    assert_eq!(ends.unwrap_or_default(), "0\n0\n");
+}
+
 fn main() {
     if let Err(error) = lab::enter() {
         return skip(error);
     }
+    gateways_end_in_order();
     for check in &CHECKS {
         let tries = (0..TRIES).map(|_| compare(check));
         let wrong: Vec<_> = tries.take_while(|wrong| !wrong.is_empty()).collect();

@@ -159,6 +159,58 @@ fn every_unit_starts_a_gateway_and_stops_it_in_time() {
     }
 }
 
+/// The directories that a unit's key names, for an instance.
+fn directories(unit: &str, key: &str, instance: &str) -> Vec<String> {
+    let [line] = &values(unit, key)[..] else { panic!("{unit} has one {key}") };
+    line.replace("ship-1", instance).split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn every_terminal_has_directories_of_its_own_and_keeps_those_that_its_file_may_name() {
+    let unit = "skyhop-terminal@.service";
+    for key in ["StateDirectory", "CacheDirectory", "RuntimeDirectory"] {
+        let [one, other] = ["ship-1", "ship-2"].map(|instance| directories(unit, key, instance));
+        assert_ne!(one[0], other[0], "{key}");
+        let may_be_below = key == "RuntimeDirectory";
+        assert_eq!(one[0].contains('/'), may_be_below, "{key}: a link has no directories below");
+        // Of earlier versions; files name it.
+        assert_eq!(one[1..] == ["skyhop"], !may_be_below, "{key}: {one:?}");
+    }
+    let operate = read(repository().join("docs/operate.md"));
+    for place in ["/var/lib", "/var/cache"] {
+        assert!(operate.contains(&format!("`{place}/skyhop-NAME`")), "{place}");
+    }
+}
+
+#[test]
+fn a_purge_removes_what_the_units_keep() {
+    let root = tempfile::tempdir().unwrap();
+    let script = |path: &str| {
+        let text =
+            read(packaging(path)).replace(" /var/", &format!(" {}/var/", root.path().display()));
+        let start = text.find("for place in").unwrap();
+        let end = text[start..].find("done").unwrap() + start;
+        text[start..end].to_owned() + "done"
+    };
+    for path in ["install.sh", "scripts/postrm", "scripts/rpm-postun"] {
+        let kept = |unit: &str, key: &str, place: &str| {
+            let names = directories(unit, key, "ship-1").into_iter();
+            names.map(|name| root.path().join("var").join(place).join(name)).collect::<Vec<_>>()
+        };
+        let mut all = Vec::new();
+        for (key, place) in [("StateDirectory", "lib"), ("CacheDirectory", "cache")] {
+            for place in [place.to_owned(), format!("{place}/private")] {
+                all.extend(kept("skyhop-terminal@.service", key, &place));
+                all.extend(kept("skyhop-hub.service", key, &place));
+            }
+        }
+        let other = root.path().join("var/lib/skyhopper");
+        all.iter().chain([&other]).for_each(|path| fs::create_dir_all(path).unwrap());
+        output(Command::new("sh").args(["-c", &script(path)]));
+        assert!(all.iter().all(|kept| !kept.exists()) && other.exists(), "{path}");
+    }
+}
+
 /// What packages hold, with the test's program.
 fn staged() -> TempDir {
     let directory = tempfile::tempdir().unwrap();

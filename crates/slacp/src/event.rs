@@ -141,18 +141,18 @@ pub enum EndpointNotice {
         /// Its key, which is not permitted; `None` if its message is for another hub's key.
         key: Option<PublicKey>,
     },
-    /// Two machines use the same key. The hub keeps serving one and ignores the other, for twice as
-    /// long with each notice, up to 5 minutes.
+    /// Two terminals use the same key, on two machines or as two processes of one. The hub keeps serving
+    /// one and ignores the other, for twice as long with each notice, up to 5 minutes.
     #[error(
-        "two machines use the key {key:?}: the one at {served} is served, the one at {refused} \
+        "two terminals use the key {key:?}: the one at {served} is served, the one at {refused} \
          is refused"
     )]
     SharedKey {
         /// The key that both of them use.
         key: PublicKey,
-        /// The address of the machine that keeps its session.
+        /// The address of the terminal that keeps its session.
         served: SocketAddr,
-        /// The address of the machine that is ignored.
+        /// The address of the terminal that is ignored.
         refused: SocketAddr,
     },
     /// The terminal requires a parameter that the hub does not know.

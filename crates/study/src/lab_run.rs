@@ -110,19 +110,19 @@ pub fn run(
     let mut pair = carriage(case, server.address.port()).map(start).transpose()?;
     let cached = case.cache.as_ref().map(|_| meter::fresh_key()).transpose()?;
     let at = |origin| CaseInLab { case, lab: &lab, server: server.address, cached, origin };
-    if let (Some(pair), Some(_)) = (&mut pair, cached) {
-        at(clock::now()).fill_caches()?;
-        // Only the hub's cache is to have the pages, not the terminal's.
-        pair.replace_terminals(&lab, &preset, program)?;
-    }
-    // Set only now: the case begins once gateways are in service and caches are filled.
-    let stage = at(clock::now() + LEAD);
-    let measured = stage.measure();
-    if let Some(pair) = &mut pair {
-        pair.check()?;
-    }
+    let mut cross = || {
+        if let (Some(pair), Some(_)) = (&mut pair, cached) {
+            at(clock::now()).fill_caches()?;
+            // Only the hub's cache is to have the pages, not the terminal's.
+            pair.replace_terminals(&lab, &preset, program)?;
+        }
+        // Set only now: the case begins once gateways are in service and caches are filled.
+        at(clock::now() + LEAD).measure()
+    };
+    let measured = cross();
     let missed = lab.faults().missed;
-    drop(pair);
+    // After a failure as well: killed, the gateways would lose what they are about to write.
+    pair.map_or(Ok(()), GatewayPair::stop)?;
     match missed {
         0 => measured,
         missed => Err(LabRunError::TooSlow { missed }),

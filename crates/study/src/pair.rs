@@ -250,7 +250,7 @@ impl GatewayPair {
         preset: &Preset,
         program: &Path,
     ) -> Result<(), PairError> {
-        std::mem::take(&mut self.terminals).into_iter().try_for_each(GatewayProcess::stop)?;
+        GatewayProcess::stop_all(std::mem::take(&mut self.terminals))?;
         self.start_terminals(lab, preset, program)
     }
 
@@ -264,14 +264,11 @@ impl GatewayPair {
         program: &Path,
         work: impl FnOnce() -> T,
     ) -> Result<T, PairError> {
-        let mut pair = match way {
+        let pair = match way {
             TrafficPath::Pair => Some(Self::start(lab, lab.preset(), program)?),
             TrafficPath::Plain { .. } => None,
         };
         let done = work();
-        if let Some(pair) = &mut pair {
-            pair.check()?;
-        }
         pair.map_or(Ok(()), Self::stop)?;
         Ok(done)
     }
@@ -285,14 +282,14 @@ impl GatewayPair {
         self.hub.check()
     }
 
-    /// Stops all gateways in order.
+    /// Stops all gateways in order, within seconds.
     ///
     /// # Errors
-    /// If one fails, with its stderr.
+    /// If one fails, or has failed, with its stderr. The others are stopped nevertheless.
     pub fn stop(self) -> Result<(), PairError> {
         // Terminals first, so that they can still close their sessions with the hub.
-        self.terminals.into_iter().try_for_each(GatewayProcess::stop)?;
-        self.hub.stop()
+        let terminals = GatewayProcess::stop_all(self.terminals);
+        terminals.and(self.hub.stop())
     }
 
     /// Waits for `command` to end, then stops the gateways. `tell` is called with a gateway's
@@ -317,10 +314,12 @@ impl GatewayPair {
                 Err(RecvTimeoutError::Timeout) => failed = self.check().inspect_err(&tell).is_err(),
             }
         };
-        // The rest of a failed pair is killed when it is dropped.
-        if !failed {
-            let _ = self.stop().inspect_err(&tell);
-        }
+        // A failure is told once.
+        let _ = self.stop().inspect_err(|error| {
+            if !failed {
+                tell(error)
+            }
+        });
         status
     }
 }

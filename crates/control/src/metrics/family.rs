@@ -199,7 +199,7 @@ fn connections(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt:
     compression(&traffic.compression, families)?;
     let help = "Urgent marks received, which are not passed on";
     families.total("skyhop_urgent", help, traffic.urgent)?;
-    let help = "Times that two machines used one key";
+    let help = "Times that two terminals used one key";
     families.total("skyhop_shared_keys", help, traffic.shared_keys)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),

@@ -48,6 +48,7 @@ impl GatewayStatus {
                 let passing = format!("{clients} clients pass unaccelerated: {suspects}");
                 row(text, "unanswered", &passing);
             }
+            interception.shared.iter().for_each(|each| row(text, "shared", &each.to_string()));
         }
         self.policies.iter().for_each(|each| row(text, "policy", &policy(each)));
     }

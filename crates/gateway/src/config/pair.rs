@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use config::{FileError, FileKind, HubAddress, TcpAddress, schema_text};
-use os::sync_directory;
+use os::{create_directory, sync_directory};
 use slacp::PublicKey;
 use thiserror::Error;
 
@@ -285,8 +285,8 @@ fn write(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
 }
 
 fn create(directory: &Path) -> Result<(), NewPairError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|cause| NewPairError::Directory { path: directory.to_owned(), cause })
+    let created = create_directory(directory, 0o700);
+    created.map_err(|cause| NewPairError::Directory { path: directory.to_owned(), cause })
 }
 
 fn write_checked(files: &[NewFile<'_>]) -> Result<(), NewPairError> {
@@ -382,9 +382,11 @@ mod tests {
     #[test]
     fn the_files_of_a_pair_and_their_names_are_on_the_disk() {
         let directory = tempfile::tempdir().unwrap();
-        let write = || drop(pair().write(directory.path()).unwrap());
+        let write = || drop(pair().write(&directory.path().join("new")).unwrap());
         let Some(steps) = durable_steps(directory.path(), write) else { return };
-        assert_eq!(steps, ["sync hub.toml", "sync .", "sync ship-1.toml", "sync ."]);
+        let files = ["sync new/hub.toml", "sync new", "sync new/ship-1.toml", "sync new"];
+        // The last one is for the schemas.
+        assert_eq!(steps, [&["sync ."], &files[..], &["sync new"]].concat());
     }
 
     #[test]

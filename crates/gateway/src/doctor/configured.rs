@@ -91,7 +91,7 @@ fn terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
-    findings.extend(running.own().and_then(intercepted::unanswered));
+    findings.extend(with_running(config.intercept.as_ref(), &running));
     findings.extend(running.own().into_iter().flat_map(running::rates));
     findings.extend(running::hubs(config, &running));
     findings
@@ -122,7 +122,7 @@ fn hub(config: &HubConfig) -> Vec<CheckFinding> {
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
-    findings.extend(running.own().and_then(intercepted::unanswered));
+    findings.extend(with_running(config.intercept.as_ref(), &running));
     findings.extend(running.own().into_iter().flat_map(running::rates));
     // A running gateway with this file occupies the port.
     if running.own().is_none() {
@@ -165,7 +165,13 @@ fn solo(config: &SoloConfig) -> Vec<CheckFinding> {
     findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(running.finding());
+    findings.extend(with_running(config.intercept.as_ref(), &running));
     findings
+}
+
+/// Checks the interception of the running gateway; nothing if the file configures none.
+fn with_running(config: Option<&InterceptConfig>, running: &RunningGateway) -> Vec<CheckFinding> {
+    config.map_or(Vec::new(), |config| intercepted::examine_running(config, running.own()))
 }
 
 /// Warns of interfaces of the stack that do not exist.

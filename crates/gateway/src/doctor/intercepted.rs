@@ -1,11 +1,12 @@
 //! Checks of settings on this machine that affect intercepted connections.
 
 use config::InterceptConfig;
-use control::status::GatewayStatus;
+use control::status::{GatewayStatus, SharedInterface};
 
 use super::CheckFinding;
 use crate::intercept::bridges::find_filtered;
-use crate::intercept::firewall;
+use crate::intercept::netfilter::claimed_interfaces;
+use crate::intercept::{firewall, shared_interfaces};
 
 /// Warns of bridges with filtered frames, and of FORWARD rules that intercepted connections bypass.
 pub(super) fn examine(config: &InterceptConfig) -> Vec<CheckFinding> {
@@ -31,8 +32,33 @@ pub(super) fn examine(config: &InterceptConfig) -> Vec<CheckFinding> {
     findings
 }
 
+/// Checks how the running gateway with this file gets connections, if there is one, and which other gateways
+/// would get them.
+pub(super) fn examine_running(
+    config: &InterceptConfig,
+    running: Option<&GatewayStatus>,
+) -> Vec<CheckFinding> {
+    let mut findings: Vec<CheckFinding> = running.and_then(unanswered).into_iter().collect();
+    match running.and_then(|status| status.interception.as_ref()) {
+        Some(status) => findings.extend(shared(&status.shared, SHARED_MEND)),
+        None => {
+            let claimed = claimed_interfaces(&config.interfaces, config.own_traffic);
+            let mend = format!("{SHARED_MEND}; it is no fault if that gateway runs with this file");
+            findings.extend(shared(&shared_interfaces::find(&claimed, None), &mend));
+        }
+    }
+    findings
+}
+
+const SHARED_MEND: &str = "end one of them, or give each its own `intercept.interfaces`";
+
+/// Warns of interfaces that another gateway intercepts as well.
+fn shared(interfaces: &[SharedInterface], mend: &str) -> impl Iterator<Item = CheckFinding> {
+    interfaces.iter().map(move |shared| CheckFinding::warn("shared", shared.to_string(), mend))
+}
+
 /// Warns if clients of the running gateway get no answers.
-pub(super) fn unanswered(status: &GatewayStatus) -> Option<CheckFinding> {
+fn unanswered(status: &GatewayStatus) -> Option<CheckFinding> {
     let unanswered = status.interception.as_ref()?.unanswered.as_ref()?;
     let text = format!(
         "{} clients were redirected and never answered: they pass unaccelerated",

@@ -4,9 +4,10 @@
 static PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
 /// Sections with the checks that they explain.
-const SECTIONS: [(&str, &[&str]); 13] = [
+const SECTIONS: [(&str, &[&str]); 14] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
+    ("two-gateways-intercept-one-interface", &["shared"]),
     ("it-is-up-but-slow", &["rate"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),

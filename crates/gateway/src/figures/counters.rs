@@ -119,7 +119,7 @@ pub(crate) struct GatewayCounters {
     pub(crate) too_large: Counter,
     /// Other errors of the UDP socket.
     pub(crate) socket_errors: Counter,
-    /// Times that two machines were found to use the same key.
+    /// Times that two terminals were found to use the same key.
     pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,

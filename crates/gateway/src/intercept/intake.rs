@@ -219,7 +219,8 @@ impl Intake {
         let clients = self.answers.clients() as u64;
         let unanswered =
             (clients > 0).then(|| UnansweredStatus { clients, suspects: self.suspects.clone() });
-        InterceptionStatus { unanswered, ..self.bypass.history(now).into() }
+        let shared = self.interception.shared_interfaces();
+        InterceptionStatus { unanswered, shared, ..self.bypass.history(now).into() }
     }
 
     /// Number of connections decided by each policy.

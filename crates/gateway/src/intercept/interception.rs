@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use config::{AnswerTiming, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
+use control::status::SharedInterface;
 use pep::traffic::{IpFamily, Prefix, Syn, TrafficPolicy};
 use slacp::StreamOpening;
 
@@ -15,7 +16,8 @@ use super::deferral::{Deferral, DeferredSyn, SynOutcome};
 use super::firewall;
 use super::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use super::listener::{AcceptOutcome, AcceptedConnection, Listener};
-use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope};
+use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope, claimed_interfaces};
+use super::shared_interfaces;
 use super::syn_tap::{SynInjector, SynTap};
 use crate::figures::refused_connections::PassExemptions;
 use crate::network::namespace_slot::NamespaceSlot;
@@ -130,7 +132,10 @@ impl Interception {
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         check_loopback(config)?;
         // The table first: claiming it chooses the slot, which determines mark and routing table.
-        let table = InterceptTable::claim(names.is_some()).map_err(RunError::nftables)?;
+        let claimed = claimed_interfaces(&config.interfaces, config.own_traffic);
+        let table = InterceptTable::claim(names.is_some(), &claimed).map_err(RunError::nftables)?;
+        // Of two gateways that start at once, the later claim sees the earlier one.
+        shared_interfaces::warn(&claimed, table.slot());
         let (routing, refusal) =
             Routing::install(table.slot(), routing::LOOPBACK, &versions(&listeners))
                 .map_err(RunError::Interception)?;
@@ -270,11 +275,17 @@ impl Interception {
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[TrafficPolicy]) {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
+        shared_interfaces::warn(&self.rules.claimed_interfaces(), self.table.slot());
         // The routes are those over the clients' interfaces, so other interfaces have others.
         self.lans.follow_interfaces(&config.interfaces);
         self.rules.lans = self.lans.routes().clone();
         self.follow_bridges();
         policies.clone_into(&mut self.rules.policies);
+    }
+
+    /// Finds the interfaces that another gateway of this machine intercepts as well.
+    pub(crate) fn shared_interfaces(&self) -> Vec<SharedInterface> {
+        shared_interfaces::find(&self.rules.claimed_interfaces(), Some(self.table.slot()))
     }
 
     /// Reason why IPv6 connections are not intercepted; `None` if they are.
@@ -482,7 +493,7 @@ fn print_with(
     )
 }
 
-fn rules(
+pub(super) fn rules(
     config: &InterceptConfig,
     policies: &[TrafficPolicy],
     listeners: Vec<(IpFamily, u16)>,

@@ -18,6 +18,11 @@
 //!
 //! [`AnswerTap`]: crate::intercept::answer_tap::AnswerTap
 //!
+//! The chain `interfaces` is never called. Its rules name the interfaces whose connections are this gateway's,
+//! also while none is intercepted, for other gateways of the machine ([`shared_interfaces`]).
+//!
+//! [`shared_interfaces`]: crate::intercept::shared_interfaces
+//!
 //! A resolver adds chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`,
 //! for other segments that belong to no connection of the gateway. Packets to addresses that stand for
 //! names are redirected or rejected as long as the gateway runs; DNS queries are redirected only while
@@ -47,6 +52,8 @@ const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
 const POLICY_CHAIN: &str = "policies";
 const TAKEOVER_CHAIN: &str = "takeover";
+/// The chain that names the clients' interfaces.
+pub(crate) const INTERFACE_CHAIN: &str = "interfaces";
 /// The chain that watches answers to clients.
 const ANSWER_CHAIN: &str = "answers";
 const NAMES_CHAIN: &str = "names";
@@ -321,7 +328,13 @@ impl Rules {
             let usable = self.interfaces.iter().filter(|name| self.bridge(name).is_none());
             chains.extend(names.chains(slot, &usable.collect::<Vec<_>>(), &self.policies));
         }
+        chains.push(interface_chain(&self.claimed_interfaces()));
         chains
+    }
+
+    /// Returns the interfaces whose connections are this gateway's; loopback stands for the machine's own.
+    pub(crate) fn claimed_interfaces(&self) -> Vec<String> {
+        claimed_interfaces(&self.interfaces, self.own_traffic)
     }
 
     /// Returns the rules that match new connections by interface and destination.
@@ -507,6 +520,17 @@ fn answers(slot: GatewaySlot) -> NftChain {
     NftChain::on_hook(ANSWER_CHAIN, Hook::sent(BEHIND_FILTERS), rules)
 }
 
+/// See [`Rules::claimed_interfaces`].
+pub(crate) fn claimed_interfaces(clients: &[String], own_traffic: bool) -> Vec<String> {
+    clients.iter().cloned().chain(own_traffic.then(|| LOOPBACK.to_owned())).collect()
+}
+
+/// Builds the chain that names interfaces.
+fn interface_chain(interfaces: &[String]) -> NftChain {
+    let named = interfaces.iter().map(|name| vec![Term::FromInterface(name.clone())]);
+    NftChain::plain(INTERFACE_CHAIN, named.collect())
+}
+
 /// Builds plain chains without rules.
 fn empty<const N: usize>(names: [&'static str; N]) -> Vec<NftChain> {
     names.map(|name| NftChain::plain(name, vec![])).into()
@@ -520,11 +544,11 @@ pub(crate) struct InterceptTable {
 
 impl InterceptTable {
     /// Creates a table in the first free slot of this network namespace; with `names`, also the chains of
-    /// a resolver. It intercepts nothing yet.
+    /// a resolver. It names the interfaces ([`Rules::claimed_interfaces`]), and intercepts nothing yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn claim(names: bool) -> io::Result<Self> {
+    pub(crate) fn claim(names: bool, interfaces: &[String]) -> io::Result<Self> {
         let chains = |slot| {
             let mut chains = empty([TAKEOVER_CHAIN, POLICY_CHAIN, INTERCEPT_CHAIN]);
             if names {
@@ -532,10 +556,12 @@ impl InterceptTable {
                 chains.extend(empty(questions));
                 chains.extend(empty([NAMES_CHAIN, POOL_CHAIN]));
             }
+            chains.extend(empty([INTERFACE_CHAIN]));
             chains.push(hook(slot, names));
             chains
         };
-        let (slot, table) = NftTable::claim(GatewaySlot::all(), chains)?;
+        let (slot, mut table) = NftTable::claim(GatewaySlot::all(), chains)?;
+        table.refill(&[interface_chain(interfaces)], &[], &COUNTED)?;
         Ok(Self { table, slot })
     }
 

@@ -4,7 +4,6 @@ pub(super) mod report;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -639,7 +638,7 @@ fn host_name() -> String {
 /// The store of what was learnt about paths. Tries to create its directory.
 fn store(directory: &Path, role: Role) -> PathStore {
     // A failure is reported by the first write.
-    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    let _ = os::create_directory(directory, 0o700);
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
 }
 

@@ -241,7 +241,8 @@ impl RequestAgent {
         Some(cells)
     }
 
-    /// Returns a rate that differs from the one that holds, or repeats it halfway to its time-out.
+    /// Returns a rate that differs from the one that holds, or repeats it at the last opportunity that is not
+    /// later than halfway to its time-out; at each one if there is none.
     fn rate_request(&mut self, frame: u64, backlog: u32) -> Option<BitRate> {
         let needed = self.cell_rate.bit_rate(self.needed(frame, backlog));
         // CRA may be more than what is needed.
@@ -252,8 +253,9 @@ impl RequestAgent {
         let all = self.cell_rate.of(wanted) + self.cell_rate.of(cra);
         // Recorded even if nothing is sent: the rate in force goes on to bring cells.
         self.asked.push_back((frame, all));
-        // Halfway, so that the repeat can wait for its opportunity before the rate expires.
-        let is_old = frame.saturating_sub(self.rate_sent).saturating_mul(2) >= self.rate_time_out;
+        // If a repeat is lost, another one still comes before the rate expires.
+        let next_age = frame.saturating_sub(self.rate_sent).saturating_add(self.period);
+        let is_old = next_age.saturating_mul(2) > self.rate_time_out;
         if wanted == self.rate && (wanted == BitRate::default() || !is_old) {
             return None;
         }

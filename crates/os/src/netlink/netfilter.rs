@@ -9,10 +9,10 @@ use std::os::fd::OwnedFd;
 use nix::sys::socket::{SockFlag, SockProtocol};
 
 use super::socket::NetlinkSocket as Netlink;
-use answer::{base_chains, first_error, has_rules, objects};
+use answer::{base_chains, compared_texts, first_error, has_rules, objects, tables};
 use batch::about_nftables;
 
-pub use answer::{BaseChain, NftablesObject, logged_packets};
+pub use answer::{BaseChain, NftablesObject, NftablesTable, logged_packets};
 pub use batch::MessageBatch;
 
 /// Alignment of messages and attributes (NLMSG_ALIGNTO, NLA_ALIGNTO).
@@ -123,19 +123,55 @@ impl NetfilterSocket {
         Ok(found)
     }
 
+    /// Lists the nftables tables of a family.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn tables(&self, family: libc::c_int) -> io::Result<Vec<NftablesTable>> {
+        let mut found = Vec::new();
+        self.list(libc::NFT_MSG_GETTABLE, family, |_| {}, |answer| found.extend(tables(answer)))?;
+        Ok(found)
+    }
+
     /// Returns true if a chain contains rules.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn has_rules(&self, chain: &BaseChain) -> io::Result<bool> {
-        let of_chain = |message: &mut MessageBatch| {
-            message.text(1, &chain.table);
-            message.text(2, &chain.name);
-        };
         let mut found = false;
         let family = chain.family_number();
-        self.list(libc::NFT_MSG_GETRULE, family, of_chain, |answer| found |= has_rules(answer))?;
+        self.list_rules(family, &chain.table, &chain.name, |answer| found |= has_rules(answer))?;
         Ok(found)
+    }
+
+    /// Lists the texts that the rules of a chain compare packets with, such as names of interfaces. Empty
+    /// without the chain.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn compared_texts(
+        &self,
+        family: libc::c_int,
+        table: &str,
+        chain: &str,
+    ) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        self.list_rules(family, table, chain, |answer| found.extend(compared_texts(answer)))?;
+        Ok(found)
+    }
+
+    fn list_rules(
+        &self,
+        family: libc::c_int,
+        table: &str,
+        chain: &str,
+        take: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let of_chain = |message: &mut MessageBatch| {
+            message.text(1, table);
+            message.text(2, chain);
+        };
+        self.list(libc::NFT_MSG_GETRULE, family, of_chain, take)
     }
 
     fn list(

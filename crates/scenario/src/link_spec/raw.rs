@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, ErrorRate, Probability};
 
 use super::acm::RawAcm;
-use super::{LinkSpec, RateSpec};
+use super::{LinkSpec, OrNone, RateSpec};
 use crate::trace::Source;
 use config::file::text::{Text, Time, Words};
 
@@ -48,10 +48,11 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["5 ms", "5 ms reordering"]))]
     pub(crate) jitter: Option<Text<Jitter>>,
-    /// Drops packets that exceed a rate before they reach the queue; a burst of `burst` passes at once.
+    /// Drops packets that exceed a rate before they reach the queue; a burst of `burst` passes at once. `none`
+    /// removes the policer of a preset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["30 Mbit/s burst 15 kB"]))]
-    pub(crate) policer: Option<Text<Policer>>,
+    #[schemars(extend("examples" = ["30 Mbit/s burst 15 kB", "none"]))]
+    pub(crate) policer: Option<Text<OrNone<Policer>>>,
     /// Size of the queue. A BDP is the greatest rate that packets of the MTU get × the greatest
     /// round-trip time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +106,7 @@ impl From<&LinkSpec> for RawLink {
         let mut raw = Self {
             encapsulation: Some(Text(link.encapsulation)),
             jitter: Some(Text(link.jitter)),
-            policer: link.policer.map(Text),
+            policer: link.policer.map(|policer| Text(OrNone(Some(policer)))),
             queue: Some(Text(link.queue)),
             discipline: Some(Text(link.discipline)),
             ecn: Some(link.ecn),

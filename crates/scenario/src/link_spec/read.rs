@@ -11,7 +11,7 @@ use units::{BitRate, ByteCount, Probability, format_duration};
 
 use super::acm::{AcmSpec, RawAcm};
 use super::raw::RawLink;
-use super::{LinkSpec, RateSpec};
+use super::{LinkSpec, OrNone, RateSpec};
 use crate::TraceFault;
 use crate::trace::{Source, parse_rates, parse_values};
 use config::FileError;
@@ -35,7 +35,7 @@ pub(crate) struct LinkChanges {
     jitter: Option<Jitter>,
     loss: Option<LossModel>,
     outages: Option<Vec<Outage>>,
-    policer: Option<Policer>,
+    policer: Option<OrNone<Policer>>,
     queue: Option<QueueSize>,
     discipline: Option<DisciplineChoice>,
     ecn: Option<bool>,
@@ -57,7 +57,7 @@ impl LinkSpec {
             jitter: changes.jitter.unwrap_or_default(),
             loss: changes.loss.unwrap_or(LossModel::None),
             outages: changes.outages.unwrap_or_default(),
-            policer: changes.policer,
+            policer: changes.policer.and_then(|OrNone(policer)| policer),
             queue: changes.queue.ok_or_else(queue)?,
             discipline: changes.discipline.unwrap_or_default(),
             ecn: changes.ecn.unwrap_or_default(),
@@ -89,8 +89,7 @@ impl LinkSpec {
         set(&mut self.jitter, changes.jitter);
         set(&mut self.loss, changes.loss);
         set(&mut self.outages, changes.outages);
-        // A change can replace a policer, but not remove it.
-        self.policer = changes.policer.or(self.policer);
+        set(&mut self.policer, changes.policer.map(|OrNone(policer)| policer));
         set(&mut self.queue, changes.queue);
         set(&mut self.discipline, changes.discipline);
         set(&mut self.ecn, changes.ecn);
@@ -185,8 +184,11 @@ fn check_delay(place: &KeyContext<'_>, key: &str, delay: Duration) -> Result<(),
     place.check(delay <= GREATEST_DELAY, key, format_duration(delay), expected)
 }
 
-fn policer(place: &KeyContext<'_>, policer: Option<Policer>) -> Result<Option<Policer>, FileError> {
-    if let Some(policer) = policer {
+fn policer(
+    place: &KeyContext<'_>,
+    policer: Option<OrNone<Policer>>,
+) -> Result<Option<OrNone<Policer>>, FileError> {
+    if let Some(OrNone(Some(policer))) = policer {
         place.check(is_possible(policer.rate), "policer", policer.rate, possible_rates())?;
         let expected = format!("a burst of at least {LEAST_BURST}, a packet");
         place.check(policer.burst >= LEAST_BURST, "policer", policer.burst, expected)?;

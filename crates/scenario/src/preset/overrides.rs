@@ -11,16 +11,16 @@ use link::{
 use units::{BitRate, ErrorRate, Probability};
 
 use super::{Preset, check_mtu, check_terminals};
-use crate::LinkSpec;
 use crate::link_spec::LinkChanges;
 use crate::link_spec::raw::RawLink;
 use crate::trace::Source;
+use crate::{LinkSpec, OrNone};
 use config::FileError;
 use config::file::folder::BaseFolder;
 use config::file::place::KeyContext;
 use config::file::text::{Text, Time, Words};
 
-/// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
+/// Changes to a preset; `None` leaves a field as it is. A rate replaces a trace of rates
 /// or adaptive coding and modulation, and vice versa, and one loss model replaces another.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PresetOverrides {
@@ -52,12 +52,12 @@ pub struct PresetOverrides {
     pub loss_period: Option<NonZeroU64>,
     /// Packet error rate trace of both links.
     pub loss_trace: Option<PathBuf>,
-    /// Outages of both links, replacing the preset's.
-    pub outages: Vec<Outage>,
-    /// Policer of the forward link.
-    pub policer: Option<Policer>,
-    /// Policer of the return link.
-    pub return_policer: Option<Policer>,
+    /// Outages of both links, replacing the preset's; an empty list removes those.
+    pub outages: Option<Vec<Outage>>,
+    /// Policer of the forward link, or none.
+    pub policer: Option<OrNone<Policer>>,
+    /// Policer of the return link, or none.
+    pub return_policer: Option<OrNone<Policer>>,
     /// Queue of both links.
     pub queue: Option<QueueSize>,
     /// Discipline of both queues.
@@ -136,7 +136,7 @@ impl TerrestrialOverrides {
 
 impl PresetOverrides {
     fn of_both(&self) -> RawLink {
-        let outages = || self.outages.iter().copied().map(Text).collect();
+        let texts = |outages: &Vec<Outage>| outages.iter().copied().map(Text).collect();
         RawLink {
             encapsulation: self.encapsulation.map(Text),
             delay: self.delay.map(Time).map(Text),
@@ -151,8 +151,7 @@ impl PresetOverrides {
             gilbert_elliott: self.gilbert_elliott.map(Words),
             loss_period: self.loss_period,
             loss_trace: file(&self.loss_trace),
-            // An empty list would remove the outages of the preset.
-            outages: (!self.outages.is_empty()).then(outages),
+            outages: self.outages.as_ref().map(texts),
             ..RawLink::default()
         }
     }

@@ -5,11 +5,14 @@ mod properties;
 
 use core::num::NonZeroU64;
 
-use link::{Delay, DisciplineChoice, ErrorModel, Jitter, LossModel, QueueLimit, QueueSize, Rate};
+use link::{
+    Delay, DisciplineChoice, ErrorModel, Jitter, LossModel, Policer, QueueLimit, QueueSize, Rate,
+};
 use proptest::prelude::*;
 use units::{BitRate, ByteCount, Probability};
 
 use super::*;
+use crate::OrNone;
 
 const GEO: &str = BUILT_IN[0].1;
 
@@ -139,6 +142,31 @@ fn overrides_change_what_they_name_and_the_queue_follows() {
 }
 
 #[test]
+fn overrides_replace_and_remove_the_policer_of_one_link() {
+    let policer = |text: &str| Some(text.parse::<OrNone<_>>().unwrap());
+    let policed = |preset: &Preset| {
+        [&preset.forward, &preset.ret].map(|link| link.policer.map(|policer| policer.to_string()))
+    };
+    let [slow, fast] = ["2 Mbit/s burst 9 kB", "3 Mbit/s burst 9 kB"].map(str::to_owned);
+    let both = PresetOverrides {
+        policer: policer(&slow),
+        return_policer: policer(&slow),
+        ..PresetOverrides::default()
+    };
+    let preset = Preset::load("geo").unwrap().with(&both).unwrap();
+    assert_eq!(policed(&preset), [Some(slow.clone()), Some(slow.clone())]);
+    let changes = PresetOverrides { return_policer: policer(&fast), ..PresetOverrides::default() };
+    let preset = preset.with(&changes).unwrap();
+    assert_eq!(policed(&preset), [Some(slow), Some(fast.clone())]);
+    let changes = PresetOverrides { policer: policer("none"), ..PresetOverrides::default() };
+    assert_eq!(policed(&preset.with(&changes).unwrap()), [None, Some(fast)]);
+    let error = "no".parse::<OrNone<Policer>>().unwrap_err().to_string();
+    assert!(error.ends_with(" burst 15 kB\", or none"), "{error}");
+    let written = parse(&geo_with("policer = \"none\"")).unwrap();
+    assert_eq!(written.forward.policer, None);
+}
+
+#[test]
 fn overrides_replace_one_kind_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -154,7 +182,7 @@ fn overrides_replace_one_kind_by_another() {
         encapsulation: Some("gse".parse().unwrap()),
         jitter: Some("1 ms".parse().unwrap()),
         burst: Some(ErrorModel::Huge),
-        outages: vec!["2s+3s".parse().unwrap()],
+        outages: Some(vec!["2s+3s".parse().unwrap()]),
         discipline: Some("codel".parse().unwrap()),
         ecn: Some(true),
         ..PresetOverrides::default()
@@ -169,6 +197,9 @@ fn overrides_replace_one_kind_by_another() {
         assert_eq!(direction.outages, ["2s+3s".parse().unwrap()]);
         assert!(direction.ecn && matches!(direction.discipline, DisciplineChoice::CoDel { .. }));
     }
+    let without = PresetOverrides { outages: Some(vec![]), ..PresetOverrides::default() };
+    let without = preset.clone().with(&without).unwrap();
+    assert_eq!(without.links().map(|link| link.outages), [vec![], vec![]]);
     let constant =
         PresetOverrides { rate: Some(BitRate::from_mbit(7)), ..PresetOverrides::default() };
     assert_eq!(preset.with(&constant).unwrap().forward.rate, BitRate::from_mbit(7).into());

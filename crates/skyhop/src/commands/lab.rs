@@ -258,7 +258,11 @@ fn wait(mut command: Command, pair: Option<GatewayPair>) -> anyhow::Result<ExitC
     os::process::leave_signals_to_the_command();
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(not_run(&command, &error)),
+        Err(error) => {
+            let code = not_run(&command, &error);
+            pair.map_or(Ok(()), GatewayPair::stop)?;
+            return Ok(code);
+        }
     };
     let status = match pair {
         Some(pair) => pair

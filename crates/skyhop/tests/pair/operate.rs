@@ -290,7 +290,7 @@ fn with_another_hub_key(config: &str) -> String {
 }
 
 /// Output of the doctor on the terminal's host.
-fn examine(config: &Path) -> (Option<i32>, Value) {
+pub(crate) fn examine(config: &Path) -> (Option<i32>, Value) {
     let skyhop = std::env::var_os("SKYHOP").unwrap();
     let mut command: Command = find_netns(Node::Terminal).unwrap().command(skyhop);
     let output = command.args(["doctor", "--json"]).arg(config).output().unwrap();

@@ -84,11 +84,12 @@ fn assert_shown(node: Node, role: &str, config: &str) {
     }
 }
 
-/// The tables of a host, without owners and listener ports, which differ between processes.
+/// The tables of a host, without owners, comments and listener ports, which differ between processes.
 fn tables(node: Node) -> Vec<String> {
     let listed = nft(node, &["-s", "list", "ruleset"], "");
     let lines = listed.lines().map(|line| line.split(" # progname").next().unwrap_or_default());
-    let lines = lines.filter(|line| !line.trim().is_empty() && line.trim() != "flags owner");
+    let is_own = |line: &str| line == "flags owner" || line.starts_with("comment ");
+    let lines = lines.filter(|line| !line.trim().is_empty() && !is_own(line.trim()));
     let port = |word: &str| match word.rsplit_once(':') {
         Some((host @ ("127.0.0.1" | "[::1]"), _)) => host.to_owned(),
         _ => word.to_owned(),

@@ -1,6 +1,7 @@
 //! Two terminals on one machine.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
@@ -10,7 +11,7 @@ use crate::common::{as_each_user, skip};
 use crate::inside::{Gateway, Mirror, Pair, assert_reset, connect_carried_until, exchange};
 use crate::links::{join, run};
 use crate::lossless;
-use crate::operate::{Sockets, connections, status};
+use crate::operate::{Sockets, connections, examine, status, write_secret};
 
 const PORT: u16 = 4000;
 /// The second LAN of the terminals' machine, and the addresses on it.
@@ -48,12 +49,21 @@ impl Site {
 
     /// The terminal of a hub, in service for the clients of a LAN. Its control socket is the default one.
     fn terminal(&self, number: usize, lan: &str) -> Gateway {
-        let sections = format!("[intercept]\ninterfaces = [\"{lan}\"]");
-        let config = self.pairs[number].terminal_config(&sections);
-        let config = config.replace("hub:5900", &format!("hub:{}", HUBS[number].1));
+        self.terminal_with(number, lan, "")
+    }
+
+    /// The same, with further keys.
+    fn terminal_with(&self, number: usize, lan: &str, keys: &str) -> Gateway {
+        let config = self.config(number, lan, keys);
         let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
         terminal.wait_for("ready");
         terminal
+    }
+
+    fn config(&self, number: usize, lan: &str, keys: &str) -> String {
+        let sections = format!("{keys}\n[intercept]\ninterfaces = [\"{lan}\"]");
+        let config = self.pairs[number].terminal_config(&sections);
+        config.replace("hub:5900", &format!("hub:{}", HUBS[number].1))
     }
 
     /// Addresses of the clients whose connections a hub carries.
@@ -123,6 +133,16 @@ pub(crate) fn inside_two_lans() {
     hubs.into_iter().for_each(|hub| hub.end_by(Signal::SIGTERM));
 }
 
+/// Process and table of the other gateway that intercepts an interface of this one; empty without.
+fn shared(control: &Path) -> String {
+    let status = status(control);
+    let shared = status["interception"]["shared"].as_array();
+    shared.map_or(String::new(), |all| {
+        let [shared] = &all[..] else { panic!("{all:?}") };
+        format!("{} {}", shared["process"], shared["table"].as_str().unwrap())
+    })
+}
+
 #[test]
 fn of_two_terminals_on_one_lan_one_carries_and_the_other_when_that_has_ended() {
     check(lossless(), "inside_one_lan");
@@ -132,7 +152,27 @@ pub(crate) fn inside_one_lan() {
     let (mirror, site) = (Mirror::start(PORT), Site::new());
     let hubs = site.hubs();
     let client = IpAddr::from(Node::Client.address4());
-    let mut terminals = Vec::from([0, 1].map(|number| site.terminal(number, LAN_DEVICE)));
+    let names = ["terminal-1", "terminal-2"];
+    let mut terminals =
+        Vec::from([0, 1].map(|number| {
+            site.terminal_with(number, LAN_DEVICE, &site.sockets.key(names[number]))
+        }));
+    let said = |terminal: &Gateway| terminal.has_said("also intercepts connections from lan0");
+    assert!(!said(&terminals[0]) && said(&terminals[1]), "the second one finds the first");
+    let [first, second] = names.map(|name| shared(&site.sockets.path(name)));
+    assert!(first.ends_with(" skyhop-1") && second.ends_with(" skyhop-0"), "{first}; {second}");
+    for (number, other) in [(0, &first), (1, &second)] {
+        let file = site.sockets.path("terminal.toml");
+        let config = site.config(number, LAN_DEVICE, &site.sockets.key(names[number]));
+        write_secret(&file, &config);
+        let (_, findings) = examine(&file);
+        let all = findings.as_array().unwrap().iter();
+        let found: Vec<_> = all.filter(|finding| finding["check"] == "shared").collect();
+        let [found] = found[..] else { panic!("{findings:#}") };
+        let (process, _) = other.split_once(' ').unwrap();
+        let of_other = found["text"].as_str().unwrap().starts_with(&format!("process {process} ("));
+        assert!(of_other && found["verdict"] == "warn", "{findings:#}");
+    }
     let mut held = mirror.connect_carried();
     exchange(&mut held);
     // The tables of both redirect a SYN: one of them has the last word.
@@ -143,6 +183,7 @@ pub(crate) fn inside_one_lan() {
     assert_reset(&held);
     exchange(&mut mirror.connect_carried());
     assert_eq!(site.clients(other), [client]);
+    assert_eq!(shared(&site.sockets.path(names[other])), "");
     terminals.remove(0).end_by(Signal::SIGTERM);
     mirror.assert_passes_by();
     hubs.into_iter().for_each(|hub| hub.end_by(Signal::SIGTERM));
@@ -159,7 +200,7 @@ pub(crate) fn inside_started_twice() {
     let first = site.terminal(0, LAN_DEVICE);
     let mut held = mirror.connect_carried();
     let second = site.pairs[0].terminal();
-    hubs[0].wait_for("two machines use the key");
+    hubs[0].wait_for("two terminals use the key");
     exchange(&mut held);
     exchange(&mut mirror.connect_carried());
     // Once the first one has ended, the second is a terminal like any other.

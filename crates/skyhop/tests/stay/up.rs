@@ -232,10 +232,12 @@ fn an_outage_can_be_announced_and_ended() {
             stays.shell("one", "client", &script).output().unwrap().status.success()
         };
         assert!(reachable());
-        stays.ok(&["set", "one", "--outage", "0s+1000s"]);
-        assert!(!reachable());
-        stays.ok(&["set", "one", "--end-outages"]);
-        assert!(reachable());
+        for end in [&["--end-outages"][..], &["--outage", "none"]] {
+            stays.ok(&["set", "one", "--outage", "0s+1000s"]);
+            assert!(!reachable());
+            stays.ok(&[&["set", "one"], end].concat());
+            assert!(reachable());
+        }
     });
 }
 

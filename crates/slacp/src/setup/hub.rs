@@ -275,13 +275,10 @@ impl Hub {
             return core.hand_over(part, from, datagram, true);
         }
         let request = self.check_cookie(now, request, datagram);
+        if !self.admits_handshake(core, now, &request) {
+            return;
+        }
         let proven = request.proven;
-        if !proven && !self.gate.admits_unproven(now) {
-            return self.ask_for_cookie(core, now, &request);
-        }
-        if proven && !self.gate.admits_proven(now, from) {
-            return core.count_ignored();
-        }
         let responder = self.read_initiation(core, &request, datagram);
         let stranger = responder.as_ref().map(|responder| responder.peer);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
@@ -354,15 +351,39 @@ impl Hub {
         if self.answered.contains_key(&request.knock) {
             return self.answer_again(core, now, &request);
         }
-        if *is_repeated {
-            return core.count_ignored();
-        }
         let request = self.check_cookie(now, request, datagram);
+        // One without an answer came before this part served its terminal, or was held off. The first part
+        // has not counted the repeat, which anyone can send.
+        if *is_repeated && !self.admits_handshake(core, now, &request) {
+            return;
+        }
         let responder = self.read_initiation(core, &request, datagram);
         match responder.filter(|responder| self.peers.contains_key(&responder.peer)) {
             Some(responder) => self.admit(core, now, &request, responder),
             None => core.count_ignored(),
         }
+    }
+
+    /// Returns whether to spend Diffie–Hellman operations on an initiation. Otherwise its sender is asked for a
+    /// cookie, or ignored if it has one.
+    fn admits_handshake(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        request: &VerifiedInitiation,
+    ) -> bool {
+        if request.proven {
+            let admitted = self.gate.admits_proven(now, request.from);
+            if !admitted {
+                core.count_ignored();
+            }
+            return admitted;
+        }
+        let admitted = self.gate.admits_unproven(now);
+        if !admitted {
+            self.ask_for_cookie(core, now, request);
+        }
+        admitted
     }
 
     /// Looks whether an initiation has the cookie of its sender's address.

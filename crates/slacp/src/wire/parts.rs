@@ -78,7 +78,7 @@ pub struct InitiationHandover {
     pub part: u8,
     pub(crate) from: SocketAddr,
     pub(crate) datagram: Vec<u8>,
-    /// It was passed on before, so an answer to it must exist.
+    /// It was passed on before, and the first part has not read it again.
     pub(crate) is_repeated: bool,
 }
 

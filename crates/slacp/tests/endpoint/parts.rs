@@ -152,11 +152,34 @@ fn a_terminal_that_is_not_permitted_is_reported_once_wherever_it_belonged() {
 
 /// Withdraws the permits of all other terminals.
 fn permit_only(star: &mut Star, terminals: RangeInclusive<u32>) {
-    let left: Vec<_> = terminals.map(public).collect();
-    for part in 0..usize::from(PARTS) {
-        let now = star.now;
-        star.nodes[part].endpoint.set_allowed(now, left.clone());
-        star.serve(part);
+    (0..PARTS).for_each(|part| permit_only_in(star, part, terminals.clone()));
+}
+
+fn permit_only_in(star: &mut Star, part: u8, terminals: RangeInclusive<u32>) {
+    let (now, part) = (star.now, usize::from(part));
+    star.nodes[part].endpoint.set_allowed(now, terminals.map(public).collect());
+    star.serve(part);
+}
+
+/// The parts get a new permit one after the other.
+#[test]
+fn a_terminal_whose_part_permits_it_after_its_initiation_is_served_by_the_next_repeat() {
+    let mut star = Star::divided(&config(), 0, DELAY, PARTS);
+    permit_only_in(&mut star, 0, 1..=3);
+    let begin = star.now;
+    for n in 1..=3 {
+        star.add(terminal(config(), n, 1), address(n));
+    }
+    // The first message and a repeat are there.
+    star.run_for(Duration::from_secs(2));
+    let first: Vec<bool> = (1..=3).map(|n| star.nodes[node(n)].up().is_some()).collect();
+    assert_eq!(first.iter().filter(|is_up| **is_up).count(), 1, "that of the first part");
+    permit_only(&mut star, 1..=3);
+    star.run_for(Duration::from_secs(30));
+    for n in 1..=3 {
+        // The next repeat leaves 3 to 3.75 s after the first message.
+        let up = star.nodes[node(n)].up().unwrap();
+        assert!(up <= begin + Duration::from_millis(3750) + DELAY * 2, "terminal {n}: {up}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use os::{create_directory, sync_directory};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -166,7 +167,7 @@ impl ResultStore {
         let path = self.path(kind, cell);
         let unfinished = self.root.join("unfinished");
         for directory in [&self.root.join(kind), &unfinished] {
-            fs::create_dir_all(directory).map_err(at(directory))?;
+            create_directory(directory, 0o777).map_err(at(directory))?;
         }
         let mut text = serde_json::to_vec_pretty(value).expect("results are plain data");
         text.push(b'\n');
@@ -180,7 +181,7 @@ impl ResultStore {
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
             // A rename is durable only once its directory is flushed.
-            File::open(self.root.join(kind))?.sync_all()
+            sync_directory(&path)
         };
         write().map_err(|cause| {
             // If this fails as well, `tidy` removes the file after an hour.

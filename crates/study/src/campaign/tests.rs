@@ -379,15 +379,24 @@ fn a_result_and_its_name_are_on_the_disk_behind_its_timing() {
     run_into(&plan(1, &store).0, &Fake::default(), 1, &store);
     let (result, timing) = (store.results().unwrap().0.remove(0), store.timings().remove(0));
     let record = CellRecord { result, timing };
-    let steps = durable_steps(folder.path(), || store.put(&record).unwrap());
-    let Some(steps) = steps else { return };
-    // An unfinished file has a random end of its name.
-    let cell = &record.result.cell;
-    let named = |step: &String| step.split(&format!("{cell}.")).next().unwrap().to_owned();
+    let put = || {
+        let steps = durable_steps(folder.path(), || store.put(&record).unwrap())?;
+        // An unfinished file has a random end of its name.
+        let unfinished = format!("{}.", record.result.cell);
+        let named = |step: &String| step.split(&unfinished).next().unwrap().to_owned();
+        Some(steps.iter().map(named).collect::<Vec<_>>())
+    };
+    let Some(steps) = put() else { return };
     let unfinished = "sync store/unfinished/";
-    let expected =
-        [unfinished, "rename", "sync store/timings", unfinished, "rename", "sync store/cells"];
-    assert_eq!(steps.iter().map(named).collect::<Vec<_>>(), expected);
+    let timing = [unfinished, "rename", "sync store/timings"];
+    let result = [unfinished, "rename", "sync store/cells"];
+    assert_eq!(steps, [timing, result].concat());
+
+    // In a new store, also its directories.
+    fs::remove_dir_all(store.root()).unwrap();
+    let first = &["sync .", "sync store", "sync store"][..];
+    let second = &["sync store"];
+    assert_eq!(put().unwrap(), [first, &timing, second, &result].concat());
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) struct GatewayProcess {
     lines: Receiver<String>,
     /// Thread that collects its stderr.
     stderr: Option<JoinHandle<String>>,
+    /// The time at which it is killed, once it has been asked to end.
+    deadline: Option<Instant>,
 }
 
 impl GatewayProcess {
@@ -56,7 +58,7 @@ impl GatewayProcess {
         });
         // Closed on return, which ends the configuration.
         let mut stdin = process.stdin.take().expect("stdin is piped");
-        let gateway = Self { name, process, lines, stderr: Some(complaints) };
+        let gateway = Self { name, process, lines, stderr: Some(complaints), deadline: None };
         // A child that has already exited gives its reason on stderr; see `wait_ready`.
         let _ = stdin.write_all(config.as_bytes());
         Ok(gateway)
@@ -100,6 +102,15 @@ impl GatewayProcess {
         }
     }
 
+    /// Stops gateways side by side: all are asked to end before any is waited for.
+    ///
+    /// # Errors
+    /// The first failure of one, with its stderr; the others are stopped as well.
+    pub(crate) fn stop_all(mut all: Vec<Self>) -> Result<(), PairError> {
+        all.iter_mut().for_each(|gateway| _ = gateway.ask_to_end());
+        all.into_iter().map(Self::stop).fold(Ok(()), Result::and)
+    }
+
     /// Asks the gateway to end, and waits for its exit.
     ///
     /// # Errors
@@ -122,10 +133,7 @@ impl GatewayProcess {
         if let Some(status) = self.process.try_wait()? {
             return Ok(status);
         }
-        let id = i32::try_from(self.process.id()).expect("process ids are positive i32");
-        // A gateway ends its sessions on SIGTERM; one that hangs is killed after a while.
-        let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
-        let deadline = Instant::now() + END_LIMIT;
+        let deadline = self.ask_to_end();
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait()? {
                 return Ok(status);
@@ -134,6 +142,18 @@ impl GatewayProcess {
         }
         self.process.kill()?;
         self.process.wait()
+    }
+
+    /// Sends SIGTERM, on which a gateway ends its sessions. Returns the time at which one that hangs is killed.
+    fn ask_to_end(&mut self) -> Instant {
+        *self.deadline.get_or_insert_with(|| {
+            // A child that has been waited for has no process any more, and its id may be another's.
+            if matches!(self.process.try_wait(), Ok(None)) {
+                let id = i32::try_from(self.process.id()).expect("process ids are positive i32");
+                let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+            }
+            Instant::now() + END_LIMIT
+        })
     }
 
     /// Describes the gateway's failure together with its stderr. Call it after the child has
@@ -210,6 +230,22 @@ mod tests {
         gateway.wait_ready(LIMIT).unwrap();
         gateway.check().unwrap();
         gateway.stop().unwrap();
+    }
+
+    #[test]
+    fn after_the_failure_of_one_child_the_others_are_asked_to_end_as_well() {
+        let directory = tempfile::tempdir().unwrap();
+        let [failed, orderly] = ["exit 3", "echo ended >>$1; exit 0"].map(|at_end| {
+            let script = format!("trap '{at_end}' TERM; echo ready; while :; do sleep 0.01; done");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "sh"]).arg(directory.path().join("ends"));
+            let mut gateway = GatewayProcess::start("hub".into(), command, "").unwrap();
+            gateway.wait_ready(LIMIT).unwrap();
+            gateway
+        });
+        let error = GatewayProcess::stop_all(vec![failed, orderly]).unwrap_err().to_string();
+        assert_eq!(error, "the hub ended (exit status: 3): no message");
+        assert_eq!(std::fs::read_to_string(directory.path().join("ends")).unwrap(), "ended\n");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn chain<'t>(printed: &'t str, name: &str) -> Vec<&'t str> {
 #[test]
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
-        let mut table = InterceptTable::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false, &[]).unwrap();
         table.add_watch().unwrap();
         let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
@@ -95,7 +95,7 @@ fn the_kernel_has_the_rules_that_we_print() {
 #[test]
 fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
     in_namespace(|| {
-        let mut table = InterceptTable::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false, &[]).unwrap();
         table.add_own().unwrap();
         table.add_watch().unwrap();
         table.apply(&all_rules(), &Scope::Everything).unwrap();
@@ -139,7 +139,7 @@ fn a_syn_whose_destination_the_operator_has_translated_is_not_sent_round() {
 #[test]
 fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
-        let mut table = InterceptTable::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false, &rules().interfaces).unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
         let rules = Rules { bridges: vec![], ..rules() };
         table.apply(&rules, &Scope::Everything).unwrap();
@@ -158,22 +158,22 @@ fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
 #[test]
 fn each_gateway_of_a_namespace_has_a_slot_of_its_own() {
     in_namespace(|| {
-        let first = InterceptTable::claim(false).unwrap();
-        let second = InterceptTable::claim(false).unwrap();
+        let first = InterceptTable::claim(false, &[]).unwrap();
+        let second = InterceptTable::claim(false, &[]).unwrap();
         assert_eq!((first.slot(), second.slot()), (GatewaySlot(0), GatewaySlot(1)));
         assert_ne!(first.slot().mark(), second.slot().mark());
         let is_claimed = |number| exists(&GatewaySlot(number).table_name()).unwrap();
         assert!(is_claimed(1) && !is_claimed(2));
         drop(first);
         assert!(!is_claimed(0));
-        assert_eq!(InterceptTable::claim(false).unwrap().slot(), GatewaySlot(0));
+        assert_eq!(InterceptTable::claim(false, &[]).unwrap().slot(), GatewaySlot(0));
     });
 }
 
 #[test]
 fn counts_begin_anew_with_other_policies_only() {
     in_namespace(|| {
-        let mut table = InterceptTable::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false, &[]).unwrap();
         assert_eq!(table.counts().unwrap(), BTreeMap::new());
         table.apply(&rules(), &Scope::Everything).unwrap();
         let names: Vec<String> = table.counts().unwrap().into_keys().collect();
@@ -204,7 +204,7 @@ fn names(asking: bool) -> NameRules {
 #[test]
 fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
     in_namespace(|| {
-        let mut table = InterceptTable::claim(true).unwrap();
+        let mut table = InterceptTable::claim(true, &[]).unwrap();
         for (asking, questions) in [(true, 4 + 4), (false, 0)] {
             let rules =
                 Rules { names: Some(names(asking)), bridges: vec![], watched: false, ..rules() };

@@ -15,9 +15,13 @@ use crate::network::namespace_slot::NamespaceSlot;
 use crate::network::nft::policy;
 use crate::network::nft::rule::{COUNTER, Term};
 
-const FAMILY: libc::c_int = libc::NFPROTO_INET;
+pub(crate) const FAMILY: libc::c_int = libc::NFPROTO_INET;
 /// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.
 const OWNED: u32 = 1 << 1;
+/// Attribute NFTA_TABLE_USERDATA.
+const USER_DATA: u16 = 6;
+/// Comment of a table, before the number of the gateway's process.
+const PROCESS: &str = "process ";
 /// Messages about named objects, here counters (`linux/netfilter/nf_tables.h`).
 const NEW_OBJECT: libc::c_int = 18;
 const GET_OBJECT: libc::c_int = 19;
@@ -301,6 +305,11 @@ pub(crate) fn exists(name: &str) -> io::Result<bool> {
     }
 }
 
+/// Returns the process that has created a table, by the table's comment.
+pub(crate) fn process_of(comment: &str) -> Option<u32> {
+    comment.strip_prefix(PROCESS)?.parse().ok()
+}
+
 /// Returns whether the table's name is in use, or the privilege is missing: EPERM means either.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
@@ -311,6 +320,7 @@ fn creation(table: &str, chains: &[NftChain]) -> MessageBatch {
     batch.message(libc::NFT_MSG_NEWTABLE, FAMILY, NEW, |message| {
         message.text(1, table);
         message.number(2, OWNED);
+        message.comment(USER_DATA, &format!("{PROCESS}{}", std::process::id()));
     });
     add_chains(&mut batch, table, chains);
     batch

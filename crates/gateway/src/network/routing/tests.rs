@@ -34,8 +34,10 @@ fn ours() -> (Vec<u32>, Vec<u32>) {
 #[test]
 fn two_gateways_in_one_namespace_do_not_meet() {
     in_namespace(|| {
-        let (first, second) =
-            (InterceptTable::claim(false).unwrap(), InterceptTable::claim(false).unwrap());
+        let (first, second) = (
+            InterceptTable::claim(false, &[]).unwrap(),
+            InterceptTable::claim(false, &[]).unwrap(),
+        );
         let first_routing = Routing::install(first.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         let second_routing = Routing::install(second.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         let tables = vec![5900, 5901, 5900, 5901];
@@ -53,7 +55,7 @@ fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
         for slot in [GatewaySlot(0), GatewaySlot(3)] {
             std::mem::forget(Routing::install(slot, LOOPBACK, &IpFamily::BOTH).unwrap().0);
         }
-        let table = InterceptTable::claim(false).unwrap();
+        let table = InterceptTable::claim(false, &[]).unwrap();
         let routing = Routing::install(table.slot(), LOOPBACK, &IpFamily::BOTH).unwrap().0;
         assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
         drop(routing);

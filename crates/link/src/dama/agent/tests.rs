@@ -58,17 +58,44 @@ fn what_cra_covers_is_not_asked_for() {
     assert_eq!(by_rate(&mut agent, 20, 150, 150), Some(20_000));
 }
 
+/// The frames in which a constant rate is requested, with a request period.
+fn steady(period: u32) -> (RequestAgent, Vec<u64>) {
+    let mut config = config(vec![terminal(0, 128_000, 0)]);
+    config.requests.period = period;
+    let mut agent = RequestAgent::new(&config, 0);
+    let cells = 2 * period;
+    let opportunities = (1..=20).map(|n| n * u64::from(period));
+    let requested = opportunities.filter(|frame| {
+        let backlog = if *frame == u64::from(period) { cells } else { 0 };
+        let rate = by_rate(&mut agent, *frame, cells, backlog);
+        assert!(rate.is_none_or(|rate| rate == 16_000), "{rate:?}");
+        rate.is_some()
+    });
+    let requested = requested.collect();
+    (agent, requested)
+}
+
 #[test]
 fn a_rate_is_repeated_halfway_to_its_time_out_and_ended() {
-    let mut agent = agent(0, 128_000, 0, CapacityPolicy::Classic);
-    let steady: Vec<_> =
-        (1..=5).map(|n| by_rate(&mut agent, 10 * n, 20, if n == 1 { 20 } else { 0 })).collect();
+    let (mut agent, requested) = steady(6);
     // Twelve superframes are 24 frames.
-    assert_eq!(steady, [Some(16_000), None, Some(16_000), None, Some(16_000)]);
+    assert_eq!(requested[..4], [6, 18, 30, 42]);
     assert!(!agent.is_idle());
-    assert_eq!(by_rate(&mut agent, 60, 0, 0), Some(0));
+    assert_eq!(by_rate(&mut agent, 126, 0, 0), Some(0));
     assert!(agent.is_idle());
-    assert_eq!(by_rate(&mut agent, 70, 0, 0), None);
+    assert_eq!(by_rate(&mut agent, 132, 0, 0), None);
+}
+
+/// Mistake: the first opportunity after half of the time-out, of which the next is after all of it.
+#[test]
+fn a_rate_outlives_the_loss_of_any_one_of_its_repeats() {
+    for period in 1..=12 {
+        let (_, requested) = steady(period);
+        for repeats in requested.windows(3) {
+            let without_one = repeats[2] - repeats[0];
+            assert!(without_one <= 24, "every {period} frames: {requested:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::ALIGNMENT;
+use super::batch::COMMENT;
 
 /// Size of `struct nlmsghdr` in bytes.
 const HEADER: usize = 16;
@@ -36,10 +37,51 @@ impl BaseChain {
     }
 }
 
+/// An nftables table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NftablesTable {
+    /// Name of the table in its family.
+    pub name: String,
+    /// Its comment, if it has one.
+    pub comment: Option<String>,
+}
+
+/// Parses the tables from the kernel's answer.
+pub(super) fn tables(answer: &[u8]) -> impl Iterator<Item = NftablesTable> {
+    messages(answer).filter_map(|(_, table)| {
+        // NFTA_TABLE_NAME, NFTA_TABLE_USERDATA.
+        let name = text(attribute(table, 1)?);
+        Some(NftablesTable { name, comment: attribute(table, 6).and_then(comment) })
+    })
+}
+
+/// Parses the comment in user data.
+fn comment(data: &[u8]) -> Option<String> {
+    let (&[kind, length], rest) = data.split_first_chunk()?;
+    let value = rest.get(..usize::from(length)).filter(|_| kind == COMMENT);
+    value.map(text)
+}
+
+/// Message type NFT_MSG_NEWRULE.
+const RULE: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | libc::NFT_MSG_NEWRULE as u16;
+
 /// Returns true if the kernel's answer contains a rule.
 pub(super) fn has_rules(answer: &[u8]) -> bool {
-    const RULE: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | libc::NFT_MSG_NEWRULE as u16;
     messages(answer).any(|(kind, _)| kind == RULE)
+}
+
+/// Parses the texts that rules compare packets with.
+pub(super) fn compared_texts(answer: &[u8]) -> impl Iterator<Item = String> {
+    let rules = messages(answer).filter(|(kind, _)| *kind == RULE);
+    // NFTA_RULE_EXPRESSIONS.
+    let expressions = rules.filter_map(|(_, rule)| attribute(rule, 4)).flat_map(attributes);
+    expressions.filter_map(|(_, expression)| {
+        // NFTA_EXPR_NAME, and NFTA_CMP_DATA in NFTA_EXPR_DATA.
+        attribute(expression, 1).filter(|name| text(name) == "cmp")?;
+        let value = attribute(attribute(expression, 2)?, 3)?;
+        // NFTA_DATA_VALUE.
+        attribute(value, 1).map(text)
+    })
 }
 
 /// Parses the chains on hooks from the kernel's answer.
@@ -58,8 +100,10 @@ fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk::<4>().map(|value| u32::from_be_bytes(*value))
 }
 
+/// Decodes a text up to its first zero byte: names of interfaces are padded.
 fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
 /// A named nftables object with its attributes.
@@ -77,10 +121,8 @@ pub(super) fn objects(answer: &[u8]) -> impl Iterator<Item = NftablesObject> {
 impl NftablesObject {
     /// Parses an object from its attributes NFTA_OBJ_NAME and NFTA_OBJ_DATA.
     fn parse(attributes: &[u8]) -> Option<Self> {
-        let name = attribute(attributes, 2)?;
-        let name = name.strip_suffix(&[0]).unwrap_or(name);
-        let data = attribute(attributes, 4)?.to_vec();
-        Some(Self { name: String::from_utf8_lossy(name).into_owned(), data })
+        let name = text(attribute(attributes, 2)?);
+        Some(Self { name, data: attribute(attributes, 4)?.to_vec() })
     }
 
     /// Returns the number of packets of a counter (NFTA_COUNTER_PACKETS); 0 for other objects.
@@ -138,18 +180,22 @@ fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Returns the value of an attribute (`struct nlattr`), which may be nested.
-fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    loop {
-        let header = attributes.first_chunk::<4>()?;
+/// Returns the value of the first attribute of this type, which may be nested.
+fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+/// Returns the types and values of attributes (`struct nlattr`).
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let header = bytes.first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        let value = attributes.get(4..length)?;
+        let value = bytes.get(4..length)?;
         // The upper bits say that a value is nested or in network byte order.
-        if u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16 == kind {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(ALIGNMENT)..)?;
-    }
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16;
+        bytes = bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +216,40 @@ mod tests {
         assert_eq!(first_error(&both).unwrap_err().raw_os_error(), Some(libc::EPERM));
         assert!(first_error(&answer(0)).is_ok());
         assert!(first_error(&[0; 40]).is_ok(), "a length of zero ends");
+    }
+
+    #[test]
+    fn comments_and_compared_texts_are_found_in_what_was_sent() {
+        let message = |kind: u16, encode: &dyn Fn(&mut MessageBatch)| {
+            MessageBatch::single(kind, 1, 0, 0, |message| encode(message))
+        };
+        let table = message(0xa00, &|table| {
+            table.text(1, "skyhop-0");
+            table.comment(6, "process 7");
+        });
+        let bare = message(0xa00, &|table| table.text(1, "other"));
+        let all = [table, bare].concat();
+        let found: Vec<_> = tables(&all).map(|table| (table.name, table.comment)).collect();
+        let with_comment = ("skyhop-0".to_owned(), Some("process 7".to_owned()));
+        assert_eq!(found, [with_comment, ("other".to_owned(), None)]);
+        let expression = |list: &mut MessageBatch, name: &str, value: &[u8]| {
+            list.nest(1, |expression| {
+                expression.text(1, name);
+                expression.nest(2, |data| data.nest(3, |data| data.bytes(1, value)));
+            });
+        };
+        let rule = message(RULE, &|rule| {
+            rule.nest(4, |list| {
+                expression(list, "meta", b"no");
+                expression(list, "cmp", b"lan0\0\0\0\0");
+            });
+        });
+        assert_eq!(compared_texts(&rule).collect::<Vec<_>>(), ["lan0"]);
+        for cut in 0..rule.len() {
+            assert_eq!(compared_texts(&rule[..cut]).count(), 0);
+        }
+        assert_eq!(comment(&[COMMENT, 9, b'x']), None, "longer than what there is");
+        assert_eq!(comment(&[COMMENT]), None);
     }
 
     #[test]

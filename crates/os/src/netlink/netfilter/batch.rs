@@ -3,6 +3,8 @@
 use super::ALIGNMENT;
 
 const NFNETLINK_VERSION: u8 = 0;
+/// Type of a comment in user data (NFTNL_UDATA_TABLE_COMMENT, and the same for rules and chains).
+pub(super) const COMMENT: u8 = 0;
 
 /// Messages that the kernel executes all together or not at all.
 pub struct MessageBatch {
@@ -72,6 +74,16 @@ impl MessageBatch {
         self.bytes.extend_from_slice(value.as_bytes());
         self.bytes.push(0);
         self.close_attribute(start);
+    }
+
+    /// Appends a comment in the form in which `nft` shows it (libnftnl's user data): its type, its length, and a
+    /// text that ends with a zero byte.
+    ///
+    /// # Panics
+    /// If the text has more than 254 bytes.
+    pub fn comment(&mut self, kind: u16, text: &str) {
+        let length = u8::try_from(text.len() + 1).expect("the comment is short");
+        self.bytes(kind, &[&[COMMENT, length], text.as_bytes(), &[0]].concat());
     }
 
     /// Appends a number in network byte order.

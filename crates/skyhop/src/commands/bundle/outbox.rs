@@ -4,9 +4,9 @@
 //! crash, the file is therefore handed over again with the same identity, and the gateway recognises the
 //! duplicate.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use control::protocol::BundleOffer;
-use os::sync_directory;
+use os::{create_directory, sync_directory};
 use serde::{Deserialize, Serialize};
 
 use super::client::BundleClient;
@@ -77,8 +77,8 @@ fn modified(file: &Metadata) -> i128 {
 /// Sends files until interrupted or, with `--once`, until all have been sent.
 pub(crate) fn run(args: &OutboxArgs) -> anyhow::Result<ExitCode> {
     for directory in [args.directory.join(NOTES), args.directory.join("sent")] {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.with_context(|| format!("cannot make {}", directory.display()))?;
+        let created = create_directory(&directory, 0o700);
+        created.with_context(|| format!("cannot make {}", directory.display()))?;
     }
     let mut said = String::new();
     loop {

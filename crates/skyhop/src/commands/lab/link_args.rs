@@ -11,7 +11,7 @@ use config::FileError;
 use link::{
     DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, Policer, QueueSize,
 };
-use scenario::{Preset, PresetOverrides, TerrestrialOverrides};
+use scenario::{OrNone, Preset, PresetOverrides, TerrestrialOverrides};
 use units::{BitRate, ErrorRate, Probability, parse_duration};
 
 /// Link of a new lab.
@@ -110,16 +110,17 @@ pub(super) struct LinkOptions {
     /// Trace of packet error rates for both links: lines such as "0s 1 %"
     #[arg(long, value_name = "FILE", help_heading = "Link")]
     loss_trace: Option<PathBuf>,
-    /// Outage of both links, counted from the start: 60s+10s, or "15s+30ms every 15s"; may be
+    /// Outage of both links, counted from the start: 60s+10s, "15s+30ms every 15s", or none; may be
     /// repeated
     #[arg(long = "outage", value_name = "AT+FOR", help_heading = "Link")]
-    outages: Vec<Outage>,
-    /// Drop what exceeds a rate on the forward link before it can queue: "30 Mbit/s burst 15 kB"
+    outages: Vec<OrNone<Outage>>,
+    /// Drop what exceeds a rate on the forward link before it can queue: "30 Mbit/s burst 15 kB", or
+    /// none
     #[arg(long, value_name = "POLICER", help_heading = "Link")]
-    policer: Option<Policer>,
+    policer: Option<OrNone<Policer>>,
     /// The same on the return link
     #[arg(long, value_name = "POLICER", help_heading = "Link")]
-    return_policer: Option<Policer>,
+    return_policer: Option<OrNone<Policer>>,
     /// Queue size of both links: "1 BDP", "100 packets", 64kB
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
     queue: Option<QueueSize>,
@@ -165,6 +166,7 @@ impl LinkArgs {
 impl LinkOptions {
     /// Returns the changes to apply to the preset.
     pub(super) fn overrides(&self) -> PresetOverrides {
+        let outages = || self.outages.iter().filter_map(|OrNone(outage)| *outage).collect();
         PresetOverrides {
             rate: self.rate,
             rate_trace: self.rate_trace.clone(),
@@ -180,7 +182,7 @@ impl LinkOptions {
             gilbert_elliott: self.gilbert_elliott,
             loss_period: self.loss_period,
             loss_trace: self.loss_trace.clone(),
-            outages: self.outages.clone(),
+            outages: (!self.outages.is_empty()).then(outages),
             policer: self.policer,
             return_policer: self.return_policer,
             queue: self.queue,

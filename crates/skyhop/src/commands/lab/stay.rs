@@ -112,8 +112,10 @@ fn keep(
     let gateways = pair.is_some();
     let mut keeper = LabHousekeeper { pair, failed: false };
     let mut stand = PersistentLab { lab, seed, gateways };
-    stand.keep(starting, &mut keeper)?;
-    keeper.pair.map_or(Ok(()), GatewayPair::stop)?;
+    let kept = stand.keep(starting, &mut keeper);
+    let stopped = keeper.pair.map_or(Ok(()), GatewayPair::stop);
+    kept?;
+    stopped?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -155,9 +157,10 @@ fn parse_change(preset: &Preset, options: &[String]) -> Result<AppliedChange, St
     let line = SetLine::try_parse_from(options).map_err(|error| error.to_string())?;
     let mut overrides = line.args.link.overrides();
     // They count from now, so they are added to the running links and not to the preset.
-    let outages = core::mem::take(&mut overrides.outages);
+    let outages = overrides.outages.take();
     let preset = preset.clone().with(&overrides).map_err(|error| error.to_string())?;
-    Ok(AppliedChange { preset, outages, end_outages: line.args.end_outages })
+    let end_outages = line.args.end_outages || outages.as_ref().is_some_and(Vec::is_empty);
+    Ok(AppliedChange { preset, outages: outages.unwrap_or_default(), end_outages })
 }
 
 /// Stops labs, and cleans up after labs that were killed.

@@ -1,15 +1,15 @@
 //! Bundles in the directory: receiving, reading, and removing them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bundles::transfer::BundleDigest;
 use bundles::{BundleFate, BundleId, BundleRecord};
-use os::sync_directory;
+use os::{create_directory, sync_directory};
 use thiserror::Error;
 
 use super::header::{self, HEADER};
@@ -59,10 +59,6 @@ pub(crate) struct BundleStore {
     _lock: File,
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 impl BundleStore {
     /// Opens a directory, and creates it if missing. Returns the bundles in it, and those gone
     /// whose lifetimes end after `now`, in milliseconds since 1970. At most `partial` bytes of idle
@@ -74,7 +70,7 @@ impl BundleStore {
     ) -> Result<(Self, Vec<BundleRecord>, Vec<GoneBundle>), StoreError> {
         let failed = |cause| StoreError::System { path: directory.to_owned(), cause };
         for part in ["held", "partial", "named"] {
-            make_directory(&directory.join(part)).map_err(failed)?;
+            create_directory(&directory.join(part), 0o700).map_err(failed)?;
         }
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).mode(PRIVATE);

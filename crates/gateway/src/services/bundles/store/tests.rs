@@ -243,6 +243,16 @@ fn a_bundle_is_on_the_disk_with_its_name_when_it_is_kept_and_its_fate_when_it_is
 }
 
 #[test]
+fn a_new_store_and_its_directories_are_on_the_disk_before_it_keeps_a_bundle() {
+    let directory = tempfile::tempdir().unwrap();
+    let create = || drop(open(&directory.path().join("store")));
+    let Some(steps) = durable_steps(directory.path(), create) else { return };
+    let parts = ["sync store"; 3];
+    let known = ["sync store/known.new", "rename", "sync store"];
+    assert_eq!(steps, [&["sync ."], &parts[..], &known].concat());
+}
+
+#[test]
 fn a_file_is_on_the_disk_in_the_inbox_when_it_is_delivered() {
     let (directory, inbox) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut store, ..) = open(directory.path());
