@@ -27,36 +27,26 @@ pub(in crate::session) struct LinkRequests {
 
 impl SessionPath {
     /// The time at which the link is doubted unless something is acknowledged, or for a doubted
-    /// link the deadline of the peer's report. Its data in flight is then sent on the others, usually
-    /// long before the link counts as in an outage.
+    /// link the deadline of the peer's report. Its data in flight is then sent on the others, long
+    /// before the link counts as in an outage.
     pub(super) fn link_doubt_timeout(&self) -> Option<Instant> {
         let membership = self.membership.as_ref()?;
-        if membership.reroute_at.is_some() || membership.other_links.is_none() {
+        if membership.doubted || membership.other_links.is_none() {
             return membership.reroute_at;
         }
-        // Also in an outage, which may have begun before the link was doubted: while the process was
-        // suspended, or no other link worked. Then a doubted link has carried data, too.
-        let sent = &self.sender.sent;
-        let oldest = match membership.doubted {
-            true => sent.oldest_movable(membership.rerouted)?,
-            false => sent.oldest_after_acked()?,
-        };
         // Beyond its budget the peer sends one ACK per quarter RTT.
         let held = ACK_DELAY.max(self.rtt.smoothed() / 4);
-        Some(oldest + self.rtt.probe_delay(held))
+        let oldest = self.sender.sent.oldest_after_acked()?;
+        self.is_reachable().then(|| oldest + self.rtt.probe_delay(held))
     }
 
     /// Doubts the link, or stops waiting for the peer's report about it.
     pub(super) fn on_link_doubt(&mut self, shared: &mut SharedState, now: Instant) {
         let in_flight = self.sender.sent.outstanding() as u64 * self.discovery.pmtu.size() as u64;
-        let reachable = self.is_reachable();
         let Some(membership) = &mut self.membership else { return };
         if !core::mem::replace(&mut membership.doubted, true) {
             membership.turn = LinkTurn::Nothing;
-            // In an outage probes have a schedule of their own.
-            if reachable {
-                self.probes.request();
-            }
+            self.probes.request();
             // Much of it may have arrived. Asking first pays if resending all of it takes longer
             // than the answer, a round trip on the quickest other link.
             let (rate, rtt) = membership.other_links.unwrap_or_default();
@@ -77,10 +67,10 @@ impl SessionPath {
         now: Instant,
         ack: Option<&AckFrame>,
     ) {
-        let Some(membership) = &mut self.membership else { return };
-        (membership.reroute_at, membership.wants_report) = (None, false);
-        let from = core::mem::replace(&mut membership.rerouted, self.sender.sent.next_number());
-        let [arrived, rest] = self.sender.sent.outstanding_contents(from, ack);
+        if let Some(membership) = &mut self.membership {
+            (membership.reroute_at, membership.wants_report) = (None, false);
+        }
+        let [arrived, rest] = self.sender.sent.outstanding_contents(ack);
         for cargo in arrived {
             if let SentContent::Stream { stream, range, fin, .. } = cargo {
                 shared.streams.on_acknowledged(now, stream, range, fin);
@@ -141,8 +131,7 @@ impl SessionPath {
 
     /// Sends the data in flight on this link, which is removed, over the others.
     pub(in crate::session) fn abandon_cargo(&mut self, shared: &mut SharedState, now: Instant) {
-        let from = self.membership.as_ref().map_or(0, |membership| membership.rerouted);
-        let [_, rest] = self.sender.sent.outstanding_contents(from, None);
+        let [_, rest] = self.sender.sent.outstanding_contents(None);
         rest.into_iter().for_each(|cargo| self.resend(shared, now, cargo));
     }
 
