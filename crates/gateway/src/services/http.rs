@@ -24,6 +24,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::HttpConfig;
+use control::Counter;
 use control::status::HttpStatus;
 use http_cache::OriginTimeout;
 use slacp::{Destination, StreamOpening};
@@ -34,7 +35,6 @@ use tokio::task::AbortHandle;
 use self::conversation::HttpConnection;
 use self::kept::ResponseCache;
 use self::sites::SiteTable;
-use crate::figures::counters::Counter;
 use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use control::Counter;
 use http_cache::{EntryId, ResponseRecord};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
@@ -20,7 +21,6 @@ use tokio::time::timeout;
 use units::Instant;
 
 use crate::clock;
-use crate::figures::counters::Counter;
 
 /// A response body, shared by its readers.
 pub(super) type SharedBody = Arc<[u8]>;

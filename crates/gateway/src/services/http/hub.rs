@@ -165,7 +165,7 @@ impl HubHttp {
         let job = Arc::new(job);
         let counters = &*job.counters;
         let stream = &job.stream;
-        counters.connections.increment();
+        counters.traffic.connections.increment();
         self.0.pool.exchanges.increment();
         let open = job.open.clone();
         let origin = job.admission.origin;
@@ -176,9 +176,9 @@ impl HubHttp {
             reason = stream.reset_by_peer() => Err(reason),
         };
         match done {
-            Ok(()) => counters.closed.increment(),
+            Ok(()) => counters.traffic.closed.increment(),
             Err(reason) => {
-                counters.failed.increment();
+                counters.traffic.failed.increment();
                 counters.reasons.count(reason);
                 stream.abandon(reason);
             }
