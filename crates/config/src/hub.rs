@@ -14,7 +14,7 @@ use units::{ByteCount, UnixTime};
 
 use crate::bounded::Number;
 use crate::bundles::BundlesConfig;
-use crate::dns::{HubDnsConfig, HubDnsSection};
+use crate::dns::HubDnsSection;
 use crate::egress::EgressSection;
 use crate::etcd::{EtcdConfig, EtcdSection};
 use crate::file::FileError;
@@ -34,7 +34,7 @@ use crate::terminal_list::{PermitDefaults, TerminalList};
 use crate::terminal_section::PermittedTerminalSection;
 use crate::tls_files::TlsFiles;
 use crate::values::AddressWithPort;
-use crate::{bundles, dns, egress, etcd, http, intercept, limits, policies};
+use crate::{bundles, egress, etcd, http, intercept, limits, policies};
 
 keys_of_a_pair! {
     /// The configuration of a hub (docs/configuration.md).
@@ -172,7 +172,7 @@ pub struct HubConfig {
     /// which requires `networks` for every terminal.
     pub tunnel: Option<TunnelConfig>,
     /// Answers DNS questions of its terminals; `None` answers none. Section `dns`.
-    pub dns: Option<HubDnsConfig>,
+    pub dns: Option<HubDnsSection>,
     /// Fetches HTTP for its terminals; `None` fetches nothing. Section `http`.
     pub http: Option<HubHttpConfig>,
     /// The bundle node; `None` for none. Section `bundles`.
@@ -242,8 +242,7 @@ pub(crate) fn hub<E: Display>(
     let next_key_file = raw.next_key_file.as_deref();
     let next_identity = next_identity(place, next_key_file, identity_until.is_some(), &key)?;
     let mut shared = shared_keys!(raw, LinkSide::Hub).read(place, file, &key)?;
-    let dns = raw.dns.map(dns::hub);
-    (shared.link.names, shared.link.questions) = (true, dns.is_some());
+    (shared.link.names, shared.link.questions) = (true, raw.dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
     shared.link.exchanges = http.is_some();
     egress::no_allow_loopback(place, raw.allow_loopback)?;
@@ -278,7 +277,7 @@ pub(crate) fn hub<E: Display>(
         connect_timeout: shared.connect_timeout,
         transparent,
         mesh: raw.mesh,
-        dns,
+        dns: raw.dns,
         http,
         bundles,
         intercept: raw.intercept.map(|raw| intercept::intercept(place, raw)).transpose()?,

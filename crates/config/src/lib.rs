@@ -51,12 +51,10 @@ mod values;
 pub use self::bounded::{Interval, Number, Size, Switch};
 pub use self::bundles::{BundlesConfig, BundlesSection, BundlesTls, FILE_SERVICES, NodeReach};
 pub use self::dlep::{DlepConfig, ModemLocation};
-pub use self::dns::{DnsConfig, DnsSection, HubDnsConfig, HubDnsSection, SecureDns};
+pub use self::dns::{DnsConfig, DnsSection, HubDnsSection, SecureDns};
 pub use self::etcd::{EtcdConfig, EtcdLogin, EtcdTls};
 pub use self::file::{FileError, FileKind, FilePosition};
-pub use self::http::{
-    HttpConfig, HttpSection, HubCacheConfig, HubHttpConfig, HubHttpSection, SiteConfig,
-};
+pub use self::http::{HttpConfig, HttpSection, HubHttpConfig, HubHttpSection, SiteConfig};
 pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, quotas};
 pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{
@@ -73,4 +71,5 @@ pub use self::source::{ConfigFile, KeySource};
 pub use self::terminal::{KnownHub, TerminalConfig};
 pub use self::terminal_list::PermitDefaults;
 pub use self::tls_files::TlsFiles;
+pub use self::values::{AddressWithPort, ResolverAddress};
 pub use pep::routes::PermittedTerminal;

@@ -79,7 +79,8 @@ impl TerminalHttp {
     /// A message if a site's certificate cannot be used.
     pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
         let sites = SiteTable::load(&config)?;
-        let (kept, tasks) = ResponseCache::start(config.cache.clone(), config.directory.as_deref());
+        let (kept, tasks) =
+            ResponseCache::start(config.cache.clone(), config.keys.directory.as_deref());
         let (sender, route) = watch::channel(ClientRoute::default());
         let shared = Arc::new(HttpShared {
             config,

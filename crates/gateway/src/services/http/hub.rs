@@ -123,12 +123,13 @@ impl HubHttp {
     pub(crate) fn new(config: HubHttpConfig) -> Result<Self, String> {
         let connector = OnceLock::new();
         // An unusable file must fail the start, not the first request.
-        if let Some(path) = &config.authorities {
+        if let Some(path) = &config.keys.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
+        let directory = config.keys.directory.as_deref();
         Ok(Self(Arc::new(HubHttpState {
             pool: ConnectionPool::default(),
-            store: config.cache.map(HubStore::start),
+            store: config.cache.map(|cache| HubStore::start(cache, directory)),
             connector,
             distrusted: Arc::default(),
         })))
