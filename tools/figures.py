@@ -5,7 +5,7 @@
 
 Without --at, the files of this tree are counted; each --at adds a column for a revision of git. -v lists, below
 the table, what stands behind the figures that should be small. `tools/figures.py --self-test` checks the counting
-on a sample. What no script can see, the edits for a new key and the time of `./check`, is not here.
+on a sample. What no script can see, the time of `./check`, is not here.
 """
 
 import argparse
@@ -29,6 +29,10 @@ TYPE = re.compile(r"\b(?:struct|enum|union|trait)\s+([A-Z]\w*)")
 CLOSURE_IT = re.compile(r"\|\s*&?(?:mut\s+)?it\s*(?::[^|]*)?\|")
 LET_TUPLE = re.compile(r"\blet\s+\(")
 CONST = re.compile(r"(?<![<,] )(?<!<)\bconst\s+[A-Z_][A-Z0-9_]*\s*:")
+SECTION = re.compile(r"\bstruct\s+\$?\w+\s*\{")
+KEY = re.compile(r"^\s*(pub(?:\([^)]*\))?)\s+(\w+)\s*:(?!:)", re.M)
+TABLE = re.compile(r"\btable_of_figures!\s*\{")
+METRIC = re.compile(r'(?P<of_rows>(?:before|counters)\(\s*)?"skyhop_\w+"')
 QUESTION_WORDS = {"What", "Whether", "Who", "Whose", "Whom", "How"}
 RATE = ("rate.rs", "**/rate_*.rs", "rate/**/*.rs")
 
@@ -109,10 +113,14 @@ class Sources:
     def place(self, file, line):
         return f"{file.relative_to(self.root)}:{line}"
 
+    def shown(self, file, source, at):
+        """The place of an offset in a source, and what stands there."""
+        return f"{self.place(file, source.line(at))} {source.text[at : at + 60].splitlines()[0]}"
+
     def places(self, found):
         """`found` gives offsets in the production code of a source."""
         return [
-            f"{self.place(file, source.line(at))} {source.text[at : at + 60].splitlines()[0]}"
+            self.shown(file, source, at)
             for _, file, source in self.production
             for at in found(source.production)
         ]
@@ -252,6 +260,75 @@ def count_files(sources, table):
     table.add("folders of more than 15 files", len(full), "`.rs` files directly in a folder, below src", full)
 
 
+def keys(source):
+    """Offset and visibility of each field of the structs that have a schema."""
+    code = source.production
+    for mark in SECTION.finditer(code):
+        before = code[code.rfind("}", 0, mark.start()) + 1 : mark.start()]
+        if "JsonSchema" in before or "keys_of_" in before:
+            for field in KEY.finditer(code[mark.end() : bracket_end(code, mark.end() - 1)]):
+                yield mark.end() + field.start(2), field[1]
+
+
+def figure_rows(code):
+    """Offset of each row of a table, and True if it says where its number is counted."""
+    for start, end in figure_tables(code):
+        opening = code.find("{", code.find("struct", start))
+        is_counted, at = "counted by" in code[start:opening], opening + 1
+        for row in code[at : end - 1].split(";"):
+            bare = blank(row, [mark.span() for mark in re.finditer(r"#\[[^\]]*\]", row)])
+            field = re.search(r"\w+\s*:", bare)
+            if field:
+                yield at + field.start(), is_counted or bool(re.search(r"[^=]=(?![=>])", bare))
+            at += len(row) + 1
+
+
+def figure_tables(code):
+    """Start and end of each table, apart from those that the macro itself makes."""
+    spans = ((mark.start(), bracket_end(code, mark.end() - 1)) for mark in TABLE.finditer(code))
+    return [(start, end) for start, end in spans if "$" not in code[start:end]]
+
+
+def metrics_without_row(source):
+    """Offset of each metric's name, apart from those in tables, of families of rows, and of what a row precedes."""
+    tables = figure_tables(source.production)
+    for mark in METRIC.finditer(source.text):
+        at = mark.end() - 1
+        is_row = mark["of_rows"] or any(start < at < end for start, end in tables)
+        if source.production[at] == '"' and not is_row:
+            yield mark.start()
+
+
+def count_edits(sources, table):
+    """A key or a figure takes two edits, its row and its use, where nothing is said again."""
+    in_crate = lambda name: [(file, source) for crate, file, source in sources.production if crate == name]
+    config, status, loose = [], [], []
+    for file, source in in_crate("config"):
+        config += [(sources.shown(file, source, at), seen == "pub") for at, seen in keys(source)]
+    for file, source in in_crate("control"):
+        status += [(sources.shown(file, source, at), counts) for at, counts in figure_rows(source.production)]
+        loose += [sources.shown(file, source, at) for at in metrics_without_row(source)]
+    longer = lambda rows: [text for text, is_short in rows if not is_short]
+    table.add("keys of gateways' files", len(config), "fields of structs with a schema in crates/config")
+    table.add(
+        "– keys of two edits", len(config) - len(longer(config)),
+        "row and use: the field is `pub`, and its user reads it there; the others are handed on in a third edit",
+        longer(config),
+    )  # fmt: skip
+    table.add("figures of the status", len(status), "rows of `table_of_figures!` in crates/control")
+    table.add(
+        "– figures of two edits", len(status) - len(longer(status)),
+        "row and count: the row has a counter or a source; the others are set by the gateway, in a third edit if "
+        "they are counted elsewhere",
+        longer(status),
+    )  # fmt: skip
+    table.add(
+        "– metrics without a row", len(loose),
+        "names `skyhop_…` in crates/control outside of the tables",
+        loose,
+    )
+
+
 def count_rate(sources, table):
     src = sources.root / "crates/slacp/src"
     paths = {path for pattern in RATE for path in src.glob(pattern)}
@@ -291,8 +368,8 @@ def count_papers(sources, table):
 def figures(root):
     sources, table = Sources(root), Table()
     for count in (
-        count_lines, count_functions, count_loops, count_names, count_comments, count_habits, count_files, count_rate,
-        count_dependencies, count_papers,
+        count_lines, count_functions, count_loops, count_names, count_comments, count_habits, count_files, count_edits,
+        count_rate, count_dependencies, count_papers,
     ):  # fmt: skip
         count(sources, table)
     return table
@@ -387,17 +464,41 @@ mod tests {
     "crates/a/tests/it.rs": "fn it() {}\n",
     "crates/b/src/lib.rs": "mod state;\n",
     "crates/b/src/state/mod.rs": "struct State;\nmod x { struct State { at: (u8, u8) } }\nconst LIMIT: u8 = 1;\n",
+    "crates/config/src/lib.rs": """#[derive(Deserialize, JsonSchema)]
+pub struct DnsSection {
+    #[serde(default)]
+    pub questions: u8,
+    pub(crate) servers: Vec<u8>,
+}
+""",
+    "crates/control/src/lib.rs": """const FATES: Family = Family::counters("skyhop_fates", "fate", "Packets by fate");
+table_of_figures! {
+    pub struct TunnelStatus counted by TunnelCounters from(refused: u64) {
+        #[serde(default)]
+        sent: u64 => FATES.row("sent");
+        refused: u64 = refused => gauge("skyhop_refused", "Refused").before("skyhop_fates");
+    }
+}
+table_of_figures! {
+    pub struct LinkStatus from(stats: &LinkStats) {
+        lost: u64 = stats.lost;
+        name: String;
+    }
+}
+const INFO: Metric = gauge("skyhop_info", "Version");
+""",
     "crates/slacp/src/rate.rs": "const LIMIT: u8 = 1;\nconst fn f() {}\n",
     "CHANGELOG.md": "# Changes\n\n- One.\n",
 }
 EXPECTED = {
-    "production lines": 24, "– a": 18, "– b": 4, "– slacp": 2, "unit tests, lines": 8, "test kits, lines": 3,
+    "production lines": 45, "– a": 18, "– b": 4, "– slacp": 2, "unit tests, lines": 8, "test kits, lines": 3,
     "tests/, lines": 1, "functions": 2, "– longest": 8, "crates with a loop of imports": 1, "– modules in loops": 2,
-    "types": 5, "– named by one word": "80.0 %", "– names that three or more types have": 1, "doc comments": 3,
+    "types": 8, "– named by one word": "50.0 %", "– names that three or more types have": 1, "doc comments": 3,
     "– of four words or fewer": "66.7 %", "– that begin with What, Whether, Who, How": "33.3 %",
-    "comments that say why": "8.3 %", "tuple parameters": 2, "`let (a, b) = (x, y)`": 1, "closures of `it`": 1,
-    "modules with a folder: `name/mod.rs`": 1, "the rate: production lines": 2, "– constants": 1,
-    "direct dependencies": 1, "– CHANGELOG.md, lines": 3,
+    "comments that say why": "4.4 %", "tuple parameters": 2, "`let (a, b) = (x, y)`": 1, "closures of `it`": 1,
+    "keys of gateways' files": 2, "– keys of two edits": 1, "figures of the status": 4, "– figures of two edits": 3,
+    "– metrics without a row": 1, "modules with a folder: `name/mod.rs`": 1, "the rate: production lines": 2,
+    "– constants": 1, "direct dependencies": 1, "– CHANGELOG.md, lines": 3,
 }  # fmt: skip
 
 

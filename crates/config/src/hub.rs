@@ -30,10 +30,10 @@ use crate::hop::links::{LinkConfig, LinkSide};
 use crate::intercept::{self, InterceptConfig, TunnelConfig};
 use crate::operation::OperationConfig;
 use crate::services::bundles::BundlesConfig;
-use crate::services::dns::{HubDnsConfig, HubDnsSection};
+use crate::services::dns::HubDnsSection;
 use crate::services::etcd::{EtcdConfig, EtcdSection};
 use crate::services::http::{HubHttpConfig, HubHttpSection};
-use crate::services::{bundles, dns, etcd, http};
+use crate::services::{bundles, etcd, http};
 use crate::shared::{SharedSettings, shared_keys};
 use crate::traffic::egress::EgressSection;
 use crate::traffic::policies::PolicyActions;
@@ -179,7 +179,7 @@ pub struct HubConfig {
     /// which requires `networks` for every terminal.
     pub tunnel: Option<TunnelConfig>,
     /// Answers DNS questions of its terminals; `None` answers none. Section `dns`.
-    pub dns: Option<HubDnsConfig>,
+    pub dns: Option<HubDnsSection>,
     /// Fetches HTTP for its terminals; `None` fetches nothing. Section `http`.
     pub http: Option<HubHttpConfig>,
     /// The bundle node; `None` for none. Section `bundles`.
@@ -249,8 +249,7 @@ pub(crate) fn hub<E: Display>(
     let next_key_file = raw.next_key_file.as_deref();
     let next_identity = next_identity(place, next_key_file, identity_until.is_some(), &key)?;
     let mut shared = shared_keys!(raw, LinkSide::Hub).read(place, file, &key)?;
-    let dns = raw.dns.map(dns::hub);
-    (shared.link.names, shared.link.questions) = (true, dns.is_some());
+    (shared.link.names, shared.link.questions) = (true, raw.dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
     shared.link.exchanges = http.is_some();
     egress::no_allow_loopback(place, raw.allow_loopback)?;
@@ -285,7 +284,7 @@ pub(crate) fn hub<E: Display>(
         connect_timeout: shared.connect_timeout,
         transparent,
         mesh: raw.mesh,
-        dns,
+        dns: raw.dns,
         http,
         bundles,
         intercept: raw.intercept.map(|raw| intercept::intercept(place, raw)).transpose()?,

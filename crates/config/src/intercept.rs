@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::file::FileError;
 use crate::file::place::KeyContext;
-use crate::file::text::Text;
+use crate::file::text::{Text, TextList};
 use crate::values::AddressWithPort;
 use crate::values::interface_name::interface;
 
@@ -22,7 +22,7 @@ pub(crate) struct InterceptSection {
     pub(crate) interfaces: Option<Vec<String>>,
     /// Destinations (prefixes) whose connections and packets pass unaccelerated: short for a first `[[policy]]`.
     #[serde(default)]
-    pub(crate) bypass: Vec<Text<Prefix>>,
+    pub(crate) bypass: TextList<Prefix>,
     /// When to answer clients: `"early"`, at once, or `"deferred"`, when the far end has answered. Early saves a
     /// round trip; deferred shows refusals as such, and needs CAP_NET_RAW. See [Early and deferred
     /// answers](traffic.md#early-and-deferred-answers).
@@ -47,7 +47,7 @@ pub(crate) struct ProxySection {
     /// Addresses (prefixes) that may use the proxy. Required if `listen` is not a loopback address. Default: this
     /// machine.
     #[serde(default)]
-    pub(crate) clients: Vec<Text<Prefix>>,
+    pub(crate) clients: TextList<Prefix>,
     /// When to report success to a client: `"early"`, at once, or `"deferred"`, when the far end has connected.
     /// Deferred costs a round trip before the first byte and reports refusals as what they are.
     #[schemars(extend("default" = "early"))]
@@ -198,7 +198,7 @@ pub(crate) fn intercept(
 
 /// Returns the destinations that pass unaccelerated.
 pub(crate) fn bypass(raw: Option<&InterceptSection>) -> Vec<Prefix> {
-    raw.map_or_else(Vec::new, |raw| raw.bypass.iter().map(|prefix| prefix.0).collect())
+    raw.map_or_else(Vec::new, |raw| raw.bypass.to_vec())
 }
 
 fn proxy(place: &KeyContext<'_>, raw: ProxySection) -> Result<ProxyConfig, FileError> {
@@ -206,14 +206,13 @@ fn proxy(place: &KeyContext<'_>, raw: ProxySection) -> Result<ProxyConfig, FileE
     const CLIENTS: &str = "the addresses that may use the proxy, like [\"10.1.0.0/16\"]";
     let place = place.within("proxy");
     let Text(listen) = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?;
-    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
     // Without a list of clients, only this machine may use the proxy.
-    if clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
+    if raw.clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
         return Err(place.missing_key("clients", CLIENTS));
     }
     Ok(ProxyConfig {
         listen: listen.0,
-        clients,
+        clients: raw.clients.to_vec(),
         answer: raw.answer.unwrap_or_default(),
         names: raw.names.unwrap_or_default(),
     })

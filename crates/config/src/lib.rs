@@ -40,10 +40,10 @@ pub use self::services::bundles::{
     BundlesConfig, BundlesSection, BundlesTls, FILE_SERVICES, NodeReach,
 };
 pub use self::services::dlep::{DlepConfig, ModemLocation};
-pub use self::services::dns::{DnsConfig, DnsSection, HubDnsConfig, HubDnsSection, SecureDns};
+pub use self::services::dns::{DnsConfig, DnsSection, HubDnsSection, SecureDns};
 pub use self::services::etcd::{EtcdConfig, EtcdLogin, EtcdTls};
 pub use self::services::http::{
-    HttpConfig, HttpSection, HubCacheConfig, HubHttpConfig, HubHttpSection, SiteConfig,
+    HttpConfig, HttpSection, HubHttpConfig, HubHttpSection, SiteConfig,
 };
 pub use self::solo::{SideConfig, SoloConfig, StackConfig};
 pub use self::terminal::{KnownHub, TerminalConfig};
@@ -51,4 +51,5 @@ pub use self::values::bounded::{Interval, Number, Size, Switch};
 pub use self::values::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::values::source::{ConfigFile, KeySource};
 pub use self::values::tls_files::TlsFiles;
+pub use self::values::{AddressWithPort, ResolverAddress};
 pub use pep::routes::PermittedTerminal;

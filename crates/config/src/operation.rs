@@ -15,7 +15,7 @@ use units::{BitRate, ByteCount};
 use self::log::LogFilter;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::Text;
+use crate::file::text::{Text, TextList};
 use crate::services::dlep::DlepConfig;
 use crate::values::AddressWithPort;
 use crate::values::bounded::{HOUR, Interval, Memory, Number, SECOND, Size};
@@ -33,7 +33,7 @@ pub(crate) struct MetricsSection {
     /// carry](dashboard.md#who-may-look). Only the gateway's user may be able to read it.
     pub(crate) token_file: Option<String>,
     /// Clients (prefixes) that are served, besides this machine. Default: all.
-    pub(crate) allow: Option<Vec<Text<Prefix>>>,
+    pub(crate) allow: Option<TextList<Prefix>>,
     /// Names by which browsers may ask for this machine, besides `localhost` and addresses. With a token, any
     /// name is accepted.
     #[serde(default)]
@@ -160,7 +160,7 @@ fn metrics(place: &KeyContext<'_>, raw: MetricsSection) -> Result<MetricsConfig,
     let listen = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?.0.0;
     let file = raw.token_file.as_deref();
     place.check(file != Some(""), "token_file", "\"\"", "a path")?;
-    let nobody = raw.allow.as_ref().is_some_and(Vec::is_empty);
+    let nobody = raw.allow.as_ref().is_some_and(|allow| allow.is_empty());
     place.check(!nobody, "allow", "[]", "at least one prefix, or no such key")?;
     let is_open = raw.token_file.is_none() && raw.allow.is_none();
     let beyond = "a loopback address such as \"127.0.0.1:9590\", or, to be reached from other \
@@ -173,7 +173,7 @@ fn metrics(place: &KeyContext<'_>, raw: MetricsSection) -> Result<MetricsConfig,
     Ok(MetricsConfig {
         listen,
         token_file: raw.token_file.map(|path| place.folder().locate(Path::new(&path))),
-        allow: raw.allow.unwrap_or_default().into_iter().map(|prefix| prefix.0).collect(),
+        allow: raw.allow.unwrap_or_default().to_vec(),
         hosts: raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
         hide_destinations: raw.hide_destinations,
     })

@@ -1104,7 +1104,7 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
         terminal(&text).unwrap().dns.unwrap()
     };
     let usual = with("");
-    assert!(usual.intercept && usual.listen.is_empty() && usual.names.pool.is_none());
+    assert!(usual.intercept && usual.keys.listen.is_empty() && usual.names.pool.is_none());
     assert_eq!((usual.names.stale.as_secs(), usual.names.prefetch), (86_400, 1));
     assert_eq!(usual.names.cache.bytes, ByteCount::new(16_000_000));
     assert!(!usual.names.canary && with("canary = true").names.canary);
@@ -1119,7 +1119,7 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     );
     assert!(!listening.intercept && listening.serves([10, 1, 0, 9].into()));
     assert!(!listening.serves([10, 2, 0, 9].into()));
-    let servers: Vec<String> = listening.servers.iter().map(ToString::to_string).collect();
+    let servers: Vec<String> = listening.keys.servers.iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["192.0.2.53:53", "[::1]:5353"]);
     let within_tls = with(
         "intercept = false\ntls = [\"127.0.0.1:853\"]\nhttps = [\"127.0.0.1:443\"]\n\
@@ -1128,7 +1128,7 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     let secure = within_tls.secure.unwrap();
     assert_eq!([secure.tls[0].port(), secure.https[0].port()], [853, 443]);
     assert!(secure.files.certificate.ends_with("dns.pem") && secure.files.key.ends_with("dns.key"));
-    assert!(within_tls.listen.is_empty());
+    assert!(within_tls.keys.listen.is_empty());
 
     let bare = hub(&hub_with("ship", "ship")).unwrap();
     assert!(bare.dns.is_none() && !bare.link.questions);
@@ -1137,7 +1137,7 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     let dns = config.dns.unwrap();
     assert!(config.link.questions);
     assert_eq!(
-        (dns.servers[0].to_string(), dns.keys.questions.get()),
+        (dns.servers[0].to_string(), dns.questions.get()),
         ("192.0.2.53:53".to_owned(), 128)
     );
 }
@@ -1154,7 +1154,7 @@ fn cleartext_http_is_cached_with_a_section_http() {
         usual.takes(80)
             && !usual.takes(8080)
             && usual.keys.offline.get()
-            && usual.directory.is_none()
+            && usual.keys.directory.is_none()
     );
     let limits = usual.cache.limits;
     assert_eq!(
@@ -1175,7 +1175,7 @@ fn cleartext_http_is_cached_with_a_section_http() {
         "[[http.site]]\nhosts = [\"Mirror.example\"]\ncertificate = \"a.pem\"\nkey = \"a.key\"",
     );
     assert_eq!(site.sites[0].hosts, ["mirror.example"]);
-    assert_eq!((site.tls_ports, site.authorities), (vec![443], None));
+    assert_eq!((site.tls_ports, site.keys.authorities), (vec![443], None));
 
     let bare = hub(&hub_with("ship", "ship")).unwrap();
     assert!(bare.http.is_none() && !bare.link.exchanges);
@@ -1184,7 +1184,7 @@ fn cleartext_http_is_cached_with_a_section_http() {
     let fetches = with("").unwrap();
     assert!(fetches.link.exchanges && fetches.http.unwrap().cache.is_none());
     let cache = with("cache = true\nmemory = \"1 MB\"").unwrap().http.unwrap().cache.unwrap();
-    assert_eq!(cache.cache.limits.memory, ByteCount::new(1_000_000));
+    assert_eq!(cache.limits.memory, ByteCount::new(1_000_000));
     let error = with("memory = \"1 MB\"").unwrap_err().to_string();
     assert!(error.contains("http.cache is missing"), "{error}");
 }
@@ -1233,7 +1233,7 @@ fn bundles_have_a_section_on_both_sides() {
     let only = terminal(&terminal_with(INTERCEPT, section)).unwrap();
     assert!(only.intercept.is_none() && only.bundles.is_some(), "nothing else is needed");
     assert!(bundles.agent.peers[0].everything && bundles.reach == [NodeReach::Hub]);
-    assert_eq!((bundles.listen, &bundles.inbox), (None, &None), "nothing listens by default");
+    assert_eq!((bundles.listen, &bundles.keys.inbox), (None, &None), "nothing listens by default");
     let limits = bundles.agent.limits;
     assert_eq!((limits.bytes.get(), limits.largest.get()), (1_000_000_000, 16_000_000));
     assert_eq!((limits.bundles, limits.remembered, limits.window), (10_000, 100_000, 16));
@@ -1251,7 +1251,7 @@ fn bundles_have_a_section_on_both_sides() {
     let ship = NodeReach::Terminal("ship-1".to_owned());
     assert_eq!(bundles.reach, [ship, NodeReach::Connect(address), NodeReach::Listen]);
     assert!(bundles.serves([10, 9, 9, 9].into()) && !bundles.serves([11, 0, 0, 1].into()));
-    assert!(bundles.inbox.is_some() && bundles.file_service() == "files");
+    assert!(bundles.keys.inbox.is_some() && bundles.file_service() == "files");
     assert_eq!(bundles.fragment, [None, Some(ByteCount::new(64_000)), None]);
     assert_eq!(bundles.tls, None);
     let files = "certificate = \"c\"\nkey = \"k\"\nauthorities = \"/a\"\nstore";

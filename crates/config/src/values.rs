@@ -20,7 +20,13 @@ use units::BitRate;
 
 /// A local or remote IP address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AddressWithPort(pub(crate) SocketAddr);
+pub struct AddressWithPort(pub(crate) SocketAddr);
+
+impl From<AddressWithPort> for SocketAddr {
+    fn from(written: AddressWithPort) -> Self {
+        written.0
+    }
+}
 
 impl FromStr for AddressWithPort {
     type Err = &'static str;
@@ -104,7 +110,13 @@ pub(crate) enum DnsAnswer {
 
 /// A resolver; without a port it gets 53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResolverAddress(pub(crate) SocketAddr);
+pub struct ResolverAddress(pub(crate) SocketAddr);
+
+impl From<ResolverAddress> for SocketAddr {
+    fn from(written: ResolverAddress) -> Self {
+        written.0
+    }
+}
 
 impl FromStr for ResolverAddress {
     type Err = &'static str;

@@ -22,14 +22,14 @@ use pep::admission::{BypassHistory, BypassReason};
 use serde::{Deserialize, Serialize};
 pub use services::{
     BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
-    TunnelStatus,
+    TunnelCounters, TunnelStatus,
 };
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
 
 use crate::Role;
-use crate::table::{Family, counter, gauge, table_of_figures};
+use crate::table::{Family, counter, gauge, number_of, table_of_figures};
 
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,89 +40,94 @@ pub struct LogLoss {
     pub cause: String,
 }
 
-/// Snapshot of a gateway's state. It is built on request, so that an idle gateway spends no time on it and
-/// all figures are of the same moment.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GatewayStatus {
-    /// Version of the program that runs.
-    pub version: String,
-    /// Role of the gateway: hub, terminal or solo.
-    pub role: Role,
-    /// Process identifier of the gateway.
-    pub pid: u32,
-    /// Host name of the machine.
-    #[serde(default)]
-    pub host: String,
-    /// Configuration file; `None` if it was a pipe.
-    #[serde(default)]
-    pub file: Option<String>,
-    /// Public key (base64); `None` for a solo gateway, which has none.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// Log lines that could not be written; `None` if all were.
-    #[serde(default)]
-    pub log_loss: Option<LogLoss>,
-    /// Time since the gateway started.
-    pub uptime_s: f64,
-    /// While draining: time until the remaining connections are reset; 0 without a time limit.
-    pub draining_s: Option<f64>,
-    /// Number of reloads of the configuration.
-    #[serde(default)]
-    pub reloads: u64,
-    /// Interception state; `None` if interception is not configured.
-    pub interception: Option<InterceptionStatus>,
-    /// Counters of the policies, in their order.
-    #[serde(default)]
-    pub policies: Vec<PolicyStatus>,
-    /// Traffic of the tunnel; `None` without one.
-    #[serde(default)]
-    pub tunnel: Option<TunnelStatus>,
-    /// skyhop's own TCP stack towards servers; `None` if the kernel's is used.
-    #[serde(default)]
-    pub stack: Option<StackStatus>,
-    /// DNS queries; `None` if they are not answered here.
-    #[serde(default)]
-    pub dns: Option<DnsStatus>,
-    /// Requests of cleartext HTTP; `null` without a section `[http]`.
-    #[serde(default)]
-    pub http: Option<HttpStatus>,
-    /// The bundle node; `None` without a section `[bundles]`.
-    #[serde(default)]
-    pub bundles: Option<BundlesStatus>,
-    /// The DLEP modem; `None` if DLEP is not configured.
-    #[serde(default)]
-    pub dlep: Option<DlepStatus>,
-    /// Data that waits for the hop, for scripts that request capacity; `None` without a hop.
-    #[serde(default)]
-    pub demand: Option<DemandStatus>,
-    /// The hubs of a terminal that has several, in the order of its configuration, or the only one
-    /// while it does not answer.
-    #[serde(default)]
-    pub hubs: Vec<HubStatus>,
-    /// The key that replaces the hub's; `None` unless configured.
-    #[serde(default)]
-    pub next_key: Option<NextKeyStatus>,
-    /// The process that this one has replaced, while it still carries connections.
-    #[serde(default)]
-    pub predecessor: Option<u32>,
-    /// The threads that carry sessions; empty with a single thread.
-    #[serde(default)]
-    pub workers: Vec<WorkerStatus>,
-    /// All sessions that are up.
-    pub sessions: Vec<SessionStatus>,
-    /// The permitted terminals of a hub that have no session, by name.
-    #[serde(default)]
-    pub absent: Vec<AbsentStatus>,
-    /// Machines that have asked a hub for sessions within the last hour without an answer, the most recent
-    /// first; at most 64.
-    #[serde(default)]
-    pub strangers: Vec<StrangerStatus>,
-    /// Totals over all connections since the start.
-    pub traffic: TrafficStatus,
-    /// Resources held, and their limits.
-    pub memory: MemoryStatus,
-    /// Live connections; `None` unless they were requested.
-    pub connections: Option<Vec<ConnectionStatus>>,
+table_of_figures! {
+    /// Snapshot of a gateway's state. It is built on request, so that an idle gateway spends no time on it and
+    /// all figures are of the same moment.
+    pub struct GatewayStatus {
+        /// Version of the program that runs.
+        version: String;
+        /// Role of the gateway: hub, terminal or solo.
+        role: Role;
+        /// Process identifier of the gateway.
+        pid: u32;
+        /// Host name of the machine.
+        #[serde(default)]
+        host: String;
+        /// Configuration file; `None` if it was a pipe.
+        #[serde(default)]
+        file: Option<String>;
+        /// Public key (base64); `None` for a solo gateway, which has none.
+        #[serde(default)]
+        key: Option<String>;
+        /// Log lines that could not be written; `None` if all were.
+        #[serde(default)]
+        log_loss: Option<LogLoss> => counter("skyhop_log_lines_lost", "Lines of the log that could not be written"), lines_lost;
+        /// Time since the gateway started.
+        uptime_s: f64 => gauge("skyhop_uptime_seconds", "Time since the gateway started").before("skyhop_log_lines_lost");
+        /// While draining: time until the remaining connections are reset; 0 without a time limit.
+        draining_s: Option<f64> => gauge("skyhop_draining", "1 if the gateway is draining"), Option::is_some;
+        /// Number of reloads of the configuration.
+        #[serde(default)]
+        reloads: u64;
+        /// Interception state; `None` if interception is not configured.
+        interception: Option<InterceptionStatus>;
+        /// Counters of the policies, in their order.
+        #[serde(default)]
+        policies: Vec<PolicyStatus>;
+        /// Traffic of the tunnel; `None` without one.
+        #[serde(default)]
+        tunnel: Option<TunnelStatus>;
+        /// skyhop's own TCP stack towards servers; `None` if the kernel's is used.
+        #[serde(default)]
+        stack: Option<StackStatus>;
+        /// DNS queries; `None` if they are not answered here.
+        #[serde(default)]
+        dns: Option<DnsStatus>;
+        /// Requests of cleartext HTTP; `null` without a section `[http]`.
+        #[serde(default)]
+        http: Option<HttpStatus>;
+        /// The bundle node; `None` without a section `[bundles]`.
+        #[serde(default)]
+        bundles: Option<BundlesStatus>;
+        /// The DLEP modem; `None` if DLEP is not configured.
+        #[serde(default)]
+        dlep: Option<DlepStatus>;
+        /// Data that waits for the hop, for scripts that request capacity; `None` without a hop.
+        #[serde(default)]
+        demand: Option<DemandStatus>;
+        /// The hubs of a terminal that has several, in the order of its configuration, or the only one
+        /// while it does not answer.
+        #[serde(default)]
+        hubs: Vec<HubStatus>;
+        /// The key that replaces the hub's; `None` unless configured.
+        #[serde(default)]
+        next_key: Option<NextKeyStatus>;
+        /// The process that this one has replaced, while it still carries connections.
+        #[serde(default)]
+        predecessor: Option<u32>;
+        /// The threads that carry sessions; empty with a single thread.
+        #[serde(default)]
+        workers: Vec<WorkerStatus>;
+        /// All sessions that are up.
+        sessions: Vec<SessionStatus> => gauge("skyhop_sessions", "Sessions that are up").before("skyhop_session_over_tcp"), number_of;
+        /// The permitted terminals of a hub that have no session, by name.
+        #[serde(default)]
+        absent: Vec<AbsentStatus>;
+        /// Machines that have asked a hub for sessions within the last hour without an answer, the most recent
+        /// first; at most 64.
+        #[serde(default)]
+        strangers: Vec<StrangerStatus> => gauge("skyhop_refused_terminals", "Machines that asked for a session within the last hour and were refused").before("skyhop_class_sent_bytes"), number_of;
+        /// Totals over all connections since the start.
+        traffic: TrafficStatus;
+        /// Resources held, and their limits.
+        memory: MemoryStatus;
+        /// Live connections; `None` unless they were requested.
+        connections: Option<Vec<ConnectionStatus>>;
+    }
+}
+
+fn lines_lost(loss: &Option<LogLoss>) -> u64 {
+    loss.as_ref().map_or(0, |loss| loss.lines)
 }
 
 /// A hub of a terminal.
@@ -167,24 +172,25 @@ pub struct WorkerStatus {
     pub held_bytes: u64,
 }
 
-/// State of the interception of new connections.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct InterceptionStatus {
-    /// True while new connections are intercepted.
-    pub on: bool,
-    /// Reason why they are not; `None` while on.
-    pub why: Option<BypassReason>,
-    /// Time since the last change.
-    pub since_s: f64,
-    /// Total time and number of bypasses, by reason.
-    pub bypassed: Vec<BypassStatus>,
-    /// Clients that pass unaccelerated because their redirected SYNs were never answered; `None` if all
-    /// are answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unanswered: Option<UnansweredStatus>,
-    /// Interfaces that another gateway of this machine intercepts as well.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shared: Vec<SharedInterface>,
+table_of_figures! {
+    /// State of the interception of new connections.
+    pub struct InterceptionStatus {
+        /// True while new connections are intercepted.
+        on: bool => gauge("skyhop_interception_on", "1 if new connections are intercepted");
+        /// Reason why they are not; `None` while on.
+        why: Option<BypassReason>;
+        /// Time since the last change.
+        since_s: f64;
+        /// Total time and number of bypasses, by reason.
+        bypassed: Vec<BypassStatus>;
+        /// Clients that pass unaccelerated because their redirected SYNs were never answered; `None` if all
+        /// are answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unanswered: Option<UnansweredStatus> => gauge("skyhop_unanswered_clients", "Clients that pass unaccelerated because their redirected SYNs were never answered"), number_unanswered;
+        /// Interfaces that another gateway of this machine intercepts as well.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shared: Vec<SharedInterface>;
+    }
 }
 
 /// An interface that another gateway of the same machine intercepts as well.
@@ -212,6 +218,10 @@ impl fmt::Display for SharedInterface {
         }
         f.write_str(": the gateway that was started first carries them, until it ends")
     }
+}
+
+fn number_unanswered(unanswered: &Option<UnansweredStatus>) -> u64 {
+    unanswered.as_ref().map_or(0, |unanswered| unanswered.clients)
 }
 
 /// Clients whose redirected SYNs were never answered.
@@ -252,25 +262,26 @@ impl From<BypassHistory> for InterceptionStatus {
     }
 }
 
-/// A terminal's account at a hub, since it was opened.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct AccountStatus {
-    /// Name of the terminal; empty if it is no longer permitted.
-    pub terminal: String,
-    /// Public key of the terminal (base64).
-    pub key: String,
-    /// Time of its last traffic, in Unix seconds.
-    pub last_used_unix_s: u64,
-    /// Traffic by the name of its class.
-    pub classes: BTreeMap<String, UsageStatus>,
-    /// Quota of volume, in bytes per period.
-    pub quota_bytes: Option<u64>,
-    /// Period after which the quota starts again, such as `month`.
-    pub quota_period: Option<String>,
-    /// Volume used of the quota in this period.
-    pub quota_used_bytes: Option<u64>,
-    /// Restriction while the quota is used up: `block`, a rate, or a class.
-    pub exhausted: Option<String>,
+table_of_figures! {
+    /// A terminal's account at a hub, since it was opened.
+    pub struct AccountStatus {
+        /// Name of the terminal; empty if it is no longer permitted.
+        terminal: String;
+        /// Public key of the terminal (base64).
+        key: String;
+        /// Time of its last traffic, in Unix seconds.
+        last_used_unix_s: u64;
+        /// Traffic by the name of its class.
+        classes: BTreeMap<String, UsageStatus>;
+        /// Quota of volume, in bytes per period.
+        quota_bytes: Option<u64> => gauge("skyhop_account_quota_bytes", "Volume of the quota per period");
+        /// Period after which the quota starts again, such as `month`.
+        quota_period: Option<String>;
+        /// Volume used of the quota in this period.
+        quota_used_bytes: Option<u64> => gauge("skyhop_account_quota_used_bytes", "Volume used in this period");
+        /// Restriction while the quota is used up: `block`, a rate, or a class.
+        exhausted: Option<String> => gauge("skyhop_account_quota_exhausted", "1 if the quota is used up"), Option::is_some;
+    }
 }
 
 const ACCOUNT_BYTES: Family = Family::counters(
@@ -339,65 +350,86 @@ pub struct DemandStatus {
     pub unused_bytes: u64,
 }
 
-/// Totals over all connections since the gateway started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrafficStatus {
-    /// Connections carried so far, opened by either side.
-    pub connections: u64,
-    /// Connections closed cleanly by both ends.
-    pub closed: u64,
-    /// Connections reset by an end or by a gateway.
-    pub reset: u64,
-    /// Connections that were never established at the far end.
-    pub failed: u64,
-    /// Bytes from TCP connections to the hop.
-    pub to_hop_bytes: u64,
-    /// Bytes from the hop to TCP connections.
-    pub from_hop_bytes: u64,
-    /// Connections directly to servers, without a hop: all on a solo gateway; on a terminal, the
-    /// proxy's while the hub is unreachable.
-    pub straight: u64,
-    /// Bytes from clients to servers on `straight` connections.
-    pub up_bytes: u64,
-    /// Bytes from servers to clients on `straight` connections.
-    pub down_bytes: u64,
-    /// Urgent data marks seen. Urgent data is carried like any other.
-    pub urgent: u64,
-    /// UDP datagrams handed to the kernel.
-    pub datagrams_sent: u64,
-    /// UDP datagrams received from the hop.
-    pub datagrams_received: u64,
-    /// UDP datagrams received that belonged to no session.
-    pub datagrams_ignored: u64,
-    /// UDP datagrams that the kernel refused because they exceed the MTU.
-    pub datagrams_too_large: u64,
-    /// Other errors of the UDP socket.
-    pub socket_errors: u64,
-    /// Number of times that two terminals used the same key. The log has their addresses.
-    #[serde(default)]
-    pub shared_keys: u64,
-    /// Connections that ended early, by reason.
-    pub resets: Vec<(String, u64)>,
-    /// Totals of the streams of classes with `compress`.
-    #[serde(default)]
-    pub compression: CompressionStatus,
+const ENDED: Family =
+    Family::counters("skyhop_connections_ended", "outcome", "Connections ended, by outcome");
+const RELAYED: Family = Family::counters(
+    "skyhop_relayed_bytes",
+    "direction",
+    "Bytes of TCP connections; up and down are to and from servers without the hop",
+);
+const DATAGRAMS: Family =
+    Family::counters("skyhop_datagrams", "fate", "Datagrams of the hop's UDP socket");
+const COMPRESSION: Family = Family::counters(
+    "skyhop_compression_bytes",
+    "direction,form",
+    "Bytes of streams that are compressed where it pays, before and after",
+);
+
+table_of_figures! {
+    /// Totals over all connections since the gateway started.
+    #[derive(Eq)]
+    pub struct TrafficStatus counted by TrafficCounters
+        from(ignored: u64, resets: Vec<(String, u64)>, compression: CompressionStatus)
+    {
+        /// Connections carried so far, opened by either side.
+        connections: u64 => counter("skyhop_connections_carried", "Connections carried, from both sides");
+        /// Connections closed cleanly by both ends.
+        closed: u64 => ENDED.row("closed");
+        /// Connections reset by an end or by a gateway.
+        reset: u64 => ENDED.row("reset");
+        /// Connections that were never established at the far end.
+        failed: u64 => ENDED.row("failed");
+        /// Bytes from TCP connections to the hop.
+        to_hop_bytes: u64 => RELAYED.row("to_hop");
+        /// Bytes from the hop to TCP connections.
+        from_hop_bytes: u64 => RELAYED.row("from_hop");
+        /// Connections directly to servers, without a hop: all on a solo gateway; on a terminal, the
+        /// proxy's while the hub is unreachable.
+        straight: u64;
+        /// Bytes from clients to servers on `straight` connections.
+        up_bytes: u64 => RELAYED.row("up");
+        /// Bytes from servers to clients on `straight` connections.
+        down_bytes: u64 => RELAYED.row("down");
+        /// Urgent data marks seen. Urgent data is carried like any other.
+        urgent: u64 => counter("skyhop_urgent", "Urgent marks received, which are not passed on");
+        /// UDP datagrams handed to the kernel.
+        datagrams_sent: u64 => DATAGRAMS.row("sent");
+        /// UDP datagrams received from the hop.
+        datagrams_received: u64 => DATAGRAMS.row("received");
+        /// UDP datagrams received that belonged to no session.
+        datagrams_ignored: u64 = ignored => DATAGRAMS.row("ignored");
+        /// UDP datagrams that the kernel refused because they exceed the MTU.
+        datagrams_too_large: u64 => DATAGRAMS.row("too_large");
+        /// Other errors of the UDP socket.
+        socket_errors: u64 => DATAGRAMS.row("error");
+        /// Number of times that two terminals used the same key. The log has their addresses.
+        #[serde(default)]
+        shared_keys: u64 => counter("skyhop_shared_keys", "Times that two terminals used one key").before("skyhop_datagrams");
+        /// Connections that ended early, by reason.
+        resets: Vec<(String, u64)> = resets;
+        /// Totals of the streams of classes with `compress`.
+        #[serde(default)]
+        compression: CompressionStatus = compression;
+    }
 }
 
-/// Totals of compressed streams since the gateway started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompressionStatus {
-    /// Streams that both sides have agreed to compress where that pays, opened by either.
-    pub streams: u64,
-    /// Bytes read from their TCP connections.
-    pub to_hop_bytes: u64,
-    /// Compressed bytes sent for these.
-    pub sent_bytes: u64,
-    /// Bytes written to their TCP connections.
-    pub from_hop_bytes: u64,
-    /// Compressed bytes received for these.
-    pub received_bytes: u64,
-    /// Streams reset because the other side's data could not be decompressed.
-    pub malformed: u64,
+table_of_figures! {
+    /// Totals of compressed streams since the gateway started.
+    #[derive(Eq)]
+    pub struct CompressionStatus {
+        /// Streams that both sides have agreed to compress where that pays, opened by either.
+        streams: u64;
+        /// Bytes read from their TCP connections.
+        to_hop_bytes: u64 => COMPRESSION.row("to_hop,plain").before("skyhop_urgent");
+        /// Compressed bytes sent for these.
+        sent_bytes: u64 => COMPRESSION.row("to_hop,compressed");
+        /// Bytes written to their TCP connections.
+        from_hop_bytes: u64 => COMPRESSION.row("from_hop,plain");
+        /// Compressed bytes received for these.
+        received_bytes: u64 => COMPRESSION.row("from_hop,compressed");
+        /// Streams reset because the other side's data could not be decompressed.
+        malformed: u64;
+    }
 }
 
 table_of_figures! {
@@ -411,7 +443,7 @@ table_of_figures! {
         /// Resident memory of the process.
         resident_bytes: u64 => gauge("skyhop_resident_bytes", "Resident memory of the process");
         /// Number of live connections, at most `connections_limit`.
-        connections: u64;
+        connections: u64 => gauge("skyhop_connections", "Open connections").before("skyhop_connections_carried");
         /// Maximum number of connections. Key `max_connections`.
         connections_limit: u64 => gauge("skyhop_connections_limit", "Limit of connections");
         /// Number of descriptors that the process has open.

@@ -1,18 +1,18 @@
 //! Tables of figures. A row declares a number once: its field in the status and in its JSON, where it comes
 //! from, and the metric that shows it.
 
-/// A group of metrics of one name, and the label that tells them apart.
+/// A group of metrics of one name, and the labels that tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    /// `None` if the family has one metric only. All others are counters.
+    /// Names of the labels, separated by commas; `None` if the family has one metric only. All others are counters.
     pub(crate) label: Option<&'static str>,
     pub(crate) is_counter: bool,
 }
 
 impl Family {
-    /// Counters that `label` tells apart.
+    /// Counters that `label` tells apart, or several labels, separated by commas.
     pub(crate) const fn counters(
         name: &'static str,
         label: &'static str,
@@ -32,7 +32,7 @@ impl Family {
     }
 }
 
-/// One metric: its family, and the value of the family's label.
+/// One metric: its family, and the values of the family's labels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metric {
     pub(crate) family: Family,
@@ -47,6 +47,29 @@ impl Metric {
     pub(crate) const fn before(self, family: &'static str) -> Self {
         Self { before: Some(family), ..self }
     }
+
+    /// The labels that tell it from the others of its family.
+    pub(crate) fn labels(self) -> impl Iterator<Item = (&'static str, String)> {
+        let names = self.family.label.into_iter().flat_map(|names| names.split(','));
+        names.zip(self.value.split(',').map(str::to_owned))
+    }
+}
+
+/// The families of these metrics, in the order in which they are shown.
+pub(crate) fn families(metrics: &[Metric]) -> Vec<Family> {
+    let mut families: Vec<Family> = Vec::new();
+    for metric in metrics {
+        if !families.contains(&metric.family) {
+            families.push(metric.family);
+        }
+    }
+    for (family, next) in metrics.iter().filter_map(|metric| Some((metric.family, metric.before?)))
+    {
+        families.retain(|other| *other != family);
+        let at = families.iter().position(|family| family.name == next);
+        families.insert(at.unwrap_or(families.len()), family);
+    }
+    families
 }
 
 /// A counter that is the only one of its family, and so has no label of its own.
@@ -64,20 +87,16 @@ pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Metric {
 pub(crate) enum Number {
     Count(u64),
     Measure(f64),
+    /// The metric is left out.
+    Unknown,
 }
 
 impl Number {
-    pub(crate) fn count(self) -> u64 {
-        match self {
-            Self::Count(count) => count,
-            Self::Measure(measure) => measure as u64,
-        }
-    }
-
     pub(crate) fn measure(self) -> f64 {
         match self {
             Self::Count(count) => count as f64,
             Self::Measure(measure) => measure,
+            Self::Unknown => f64::NAN,
         }
     }
 }
@@ -100,9 +119,20 @@ impl From<bool> for Number {
     }
 }
 
+impl From<Option<u64>> for Number {
+    fn from(count: Option<u64>) -> Self {
+        count.map_or(Self::Unknown, Self::Count)
+    }
+}
+
 /// A figure of a row: 0 without a value.
 pub(crate) fn or_zero(figure: &Option<u64>) -> u64 {
     figure.unwrap_or_default()
+}
+
+/// A figure of a row: the length of a list.
+pub(crate) fn number_of<T>(list: &[T]) -> u64 {
+    list.len() as u64
 }
 
 /// A figure of the status `S` that is a metric, too.
@@ -115,31 +145,49 @@ pub(crate) struct Figure<S> {
 /// A part of the status that is declared by a table.
 pub(crate) trait Table: Sized + 'static {
     const FIGURES: &'static [Figure<Self>];
-
-    /// The families of the figures, in the order in which they are shown.
-    fn families() -> Vec<Family> {
-        let metrics = || Self::FIGURES.iter().map(|figure| figure.metric);
-        let mut families: Vec<Family> = Vec::new();
-        for metric in metrics().filter(|metric| metric.before.is_none()) {
-            if !families.contains(&metric.family) {
-                families.push(metric.family);
-            }
-        }
-        for (metric, next) in metrics().filter_map(|metric| Some((metric, metric.before?))) {
-            let at = families.iter().position(|family| family.name == next);
-            families.insert(at.unwrap_or(families.len()), metric.family);
-        }
-        families
-    }
 }
 
 /// Declares a part of the status from its table, with rows `field: type = source => metric, figure;`.
 ///
 /// - The source is an expression over the arguments in `from(…)`, which become those of `new`. A field without a source
 ///   is left for the caller to set, and a table without `from(…)` has no `new`.
+/// - With `counted by Counters`, that struct has a [`Counter`](crate::Counter) for each row without a source, and its
+///   `status` reads them; the other rows have their sources.
 /// - The figure is a function of the field, for a metric in another unit, or of a field that is no number. A field may
 ///   have several metrics, or none.
 macro_rules! table_of_figures {
+    (
+        $(#[$meta:meta])*
+        pub struct $Name:ident counted by $Counters:ident from($($source:ident: $Source:ty),+) {
+            $(
+                $(#[$about:meta])*
+                $field:ident: $Type:ty $(= $value:expr)? $(=> $metric:expr $(, $figure:expr)?)*;
+            )+
+        }
+    ) => {
+        $crate::table::table_of_figures! {
+            $(#[$meta])*
+            pub struct $Name {
+                $( $(#[$about])* $field: $Type $(=> $metric $(, $figure)?)*; )+
+            }
+        }
+
+        #[doc = concat!("Counters of [`", stringify!($Name), "`]; nothing for figures from elsewhere.")]
+        #[derive(Debug, Default)]
+        pub struct $Counters {
+            $(
+                #[doc = concat!("See [`", stringify!($Name), "::", stringify!($field), "`].")]
+                pub $field: $crate::table::table_of_figures!(@counter $($value)?),
+            )+
+        }
+
+        impl $Counters {
+            /// Reads the counters; other figures are those given.
+            pub fn status(&self, $($source: $Source),+) -> $Name {
+                $Name { $( $field: $crate::table::table_of_figures!(@count self.$field $(, $value)?), )+ }
+            }
+        }
+    };
     (
         $(#[$meta:meta])*
         pub struct $Name:ident from($($source:ident: $Source:ty),+) {
@@ -189,6 +237,10 @@ macro_rules! table_of_figures {
             ];
         }
     };
+    (@counter) => { $crate::Counter };
+    (@counter $value:expr) => { () };
+    (@count $counter:expr) => { $counter.get() };
+    (@count $counter:expr, $value:expr) => { $value };
     (@source) => { Default::default() };
     (@source $value:expr) => { $value };
     (@figure $field:expr) => { $field };
@@ -222,9 +274,39 @@ mod tests {
         }
     }
 
+    const CARRIED: Family = Family::counters("carried", "direction,form", "Bytes");
+
+    table_of_figures! {
+        /// A table with its own counters.
+        pub struct Carried counted by CarriedCounters from(refused: u64) {
+            /// A figure that is counted here.
+            sent: u64 => CARRIED.row("out,plain");
+            /// A figure from elsewhere.
+            refused: u64 = refused;
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_counter_for_each_row_without_a_source() {
+        let counters = CarriedCounters::default();
+        counters.sent.add(2);
+        counters.sent.increment();
+        // A figure from elsewhere takes no memory here.
+        let () = counters.refused;
+        assert_eq!(counters.status(7), Carried { sent: 3, refused: 7 });
+    }
+
+    #[test]
+    fn several_labels_tell_the_metrics_of_a_family_apart() {
+        let labels = Carried::FIGURES[0].metric.labels();
+        let expected = [("direction", "out".to_owned()), ("form", "plain".to_owned())];
+        assert_eq!(labels.collect::<Vec<_>>(), expected);
+    }
+
     #[test]
     fn families_come_in_the_order_of_their_rows_unless_one_is_put_before_another() {
-        let names: Vec<&str> = Sample::families().iter().map(|family| family.name).collect();
+        let metrics: Vec<Metric> = Sample::FIGURES.iter().map(|figure| figure.metric).collect();
+        let names: Vec<&str> = families(&metrics).iter().map(|family| family.name).collect();
         assert_eq!(names, ["rtt_seconds", "rate", "fates", "rate_known"]);
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn refuse(
     open: &StreamOpening<Destination>,
     reason: ResetReason,
 ) {
-    counters.failed.increment();
+    counters.traffic.failed.increment();
     counters.reasons.count(reason);
     tracing::debug!(destination = %open.destination, source = %open.source, "{reason:?}");
     stream.reset(reason);
@@ -87,7 +87,7 @@ pub(crate) async fn originate(
     open: StreamOpening,
     counters: Arc<GatewayCounters>,
 ) {
-    counters.connections.increment();
+    counters.traffic.connections.increment();
     let leg = TcpLeg::new(socket);
     let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     match open_in_time(&hop, session, open, &counters).await {
@@ -95,7 +95,7 @@ pub(crate) async fn originate(
             relay_early(stream, leg, &[], Some(open.destination), &entry, &counters).await;
         }
         Err(error) => {
-            counters.failed.increment();
+            counters.traffic.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
             tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
@@ -135,19 +135,19 @@ pub(crate) async fn originate_deferred(
     mut deferred: DeferredSyn,
     counters: Arc<GatewayCounters>,
 ) {
-    counters.connections.increment();
+    counters.traffic.connections.increment();
     let open = deferred.open();
     let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     let stream = match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => stream,
         Err(error) => {
-            counters.failed.increment();
+            counters.traffic.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
             return tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
     };
     if let Err(reason) = stream.accepted().await {
-        counters.failed.increment();
+        counters.traffic.failed.increment();
         counters.count_refusal(clock::now(), open.source.ip(), reason);
         tracing::debug!(destination = %open.destination, "the peer cannot connect: {reason:?}");
         return deferred.refuse(reason);
@@ -159,7 +159,7 @@ pub(crate) async fn originate_deferred(
         let leg = TcpLeg::new(socket);
         return relay(stream, LegSide::Client, leg, &[], entry, &counters).await;
     }
-    counters.reset.increment();
+    counters.traffic.reset.increment();
 }
 
 /// Carries a stream opened by the peer: connects to the first of `addresses` that answers, and
@@ -172,7 +172,7 @@ pub(crate) async fn answer(
     policy: DialPolicy,
     counters: Arc<GatewayCounters>,
 ) {
-    counters.connections.increment();
+    counters.traffic.connections.increment();
     let entry =
         Registered::new(clock::now(), &counters, stream.session(), open.clone(), admission.origin);
     let caller = policy.caller(&open);
@@ -181,7 +181,7 @@ pub(crate) async fn answer(
         connected = names::connect_any(addresses, policy.timeout, connect) => connected,
         reason = stream.reset_by_peer() => {
             counters.reasons.count(reason);
-            return counters.reset.increment();
+            return counters.traffic.reset.increment();
         }
     };
     match connected {
@@ -193,7 +193,7 @@ pub(crate) async fn answer(
             }
         }
         Err(error) => {
-            counters.failed.increment();
+            counters.traffic.failed.increment();
             let reason = dial::reset_reason(&error);
             counters.reasons.count(reason);
             tracing::debug!(destination = %open.destination, "cannot connect: {error}");
@@ -239,13 +239,13 @@ pub(crate) async fn forward(
     admission: Admission,
     counters: Arc<GatewayCounters>,
 ) {
-    counters.connections.increment();
+    counters.traffic.connections.increment();
     // In the register of connections until this returns.
     let _entry = Registered::new(clock::now(), &counters, near.session(), open, admission.origin);
     let far = match hop.open(clock::now(), session, open) {
         Ok(far) => far,
         Err(error) => {
-            counters.failed.increment();
+            counters.traffic.failed.increment();
             counters.reasons.count(ResetReason::Limit);
             tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
             return near.reset(ResetReason::Limit);

@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::str::FromStr;
 use core::time::Duration;
 use std::borrow::Cow;
@@ -14,6 +15,10 @@ use units::{ParseError, format_duration, parse_duration};
 /// A value that is written as text and parsed with [`FromStr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text<T>(pub T);
+
+/// A list of values that are each written as text and parsed as `W`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextList<T, W = T>(Vec<T>, PhantomData<W>);
 
 /// A value of `name=value` words, which may also be written as a table: `{ name = "value" }`.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +34,33 @@ impl<T: Display> Serialize for Text<T> {
     }
 }
 
+impl<T, W> From<Vec<T>> for TextList<T, W> {
+    fn from(values: Vec<T>) -> Self {
+        Self(values, PhantomData)
+    }
+}
+
+impl<T, W> Default for TextList<T, W> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T, W> Deref for TextList<T, W> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+/// A form that cannot be shown has no default in the schema.
+impl<T: Display, W: Display> Serialize for TextList<T, W> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(Text))
+    }
+}
+
 impl<T: Display> Serialize for Words<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
@@ -38,6 +70,13 @@ impl<T: Display> Serialize for Words<T> {
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(TextVisitor(PhantomData)).map(Self)
+    }
+}
+
+impl<'de, T, W: FromStr<Err: Display> + Into<T>> Deserialize<'de> for TextList<T, W> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Vec::<Text<W>>::deserialize(deserializer)?;
+        Ok(texts.into_iter().map(|text| text.0.into()).collect::<Vec<_>>().into())
     }
 }
 
@@ -96,6 +135,20 @@ impl<T> JsonSchema for Text<T> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string" })
+    }
+}
+
+impl<T, W> JsonSchema for TextList<T, W> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "TextList".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<Text<W>>::json_schema(generator)
     }
 }
 

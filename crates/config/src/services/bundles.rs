@@ -13,7 +13,7 @@ use units::ByteCount;
 use crate::PermittedTerminal;
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::Text;
+use crate::file::text::{Text, TextList};
 use crate::intercept::serves;
 use crate::values::AddressWithPort;
 use crate::values::bounded::{HOUR, Interval, MINUTE, Number, Size};
@@ -60,14 +60,14 @@ pub struct BundlesSection {
     /// An existing directory for [files](bundles.md#files) that are sent to this node. Without it, they stay in
     /// the store.
     #[schemars(extend("examples" = ["/var/spool/skyhop/inbox"]))]
-    pub(crate) inbox: Option<String>,
+    pub inbox: Option<PathBuf>,
     /// The TCP address for nodes that connect by TCPCLv4.
     #[schemars(extend("examples" = ["127.0.0.1:4556"]))]
     pub(crate) listen: Option<Text<AddressWithPort>>,
     /// Addresses (prefixes) that may connect to `listen`. Required if that is not a loopback address. Default:
     /// this machine.
     #[serde(default)]
-    pub(crate) clients: Vec<Text<Prefix>>,
+    pub(crate) clients: TextList<Prefix>,
     /// A PEM file with this node's certificate and its chain. All sessions of TCPCLv4 then use
     /// [TLS](bundles.md#tls). Needs `key` and `authorities`. Default: no TLS.
     #[schemars(extend("examples" = ["/etc/skyhop/node.pem"]))]
@@ -95,7 +95,7 @@ pub(crate) struct BundlePeerSection {
     /// Nodes behind this one: it may hand over their bundles, and gets those for them.
     #[serde(default)]
     #[schemars(extend("examples" = [["ipn:8.0"]]))]
-    pub(crate) behind: Vec<Text<BundleNodeId>>,
+    pub(crate) behind: TextList<BundleNodeId>,
     /// Send this node all bundles that have no other route. At most one node; on a terminal with `hub`, that is
     /// the hub.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];
 /// A bundle node. Section `[bundles]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundlesConfig {
-    /// The keys as written, for what needs no other key.
+    /// The keys as written, for what needs no other key; `inbox` is joined to the file's folder.
     pub keys: BundlesSection,
     /// The node, its neighbours, and limits of the store. Keys `node`, `hub`, `size`, `bundles`, `largest`,
     /// `remembered`, `longest_lifetime`, `window`, `reports` and sections `[[bundles.peer]]`.
@@ -133,12 +133,8 @@ pub struct BundlesConfig {
     pub fragment: Vec<Option<ByteCount>>,
     /// Directory of the store. Key `store`.
     pub store: PathBuf,
-    /// Directory for files that are sent to this node; [`None`] leaves them in the store. Key `inbox`.
-    pub inbox: Option<PathBuf>,
     /// TCP address for nodes that connect by TCPCLv4 (RFC 9174). Key `listen`, default none.
     pub listen: Option<SocketAddr>,
-    /// Addresses that may connect there; empty: this machine only. Key `clients`.
-    pub clients: Vec<Prefix>,
     /// TLS of TCPCLv4 sessions; without it no session uses TLS.
     pub tls: Option<BundlesTls>,
 }
@@ -171,7 +167,7 @@ pub enum NodeReach {
 impl BundlesConfig {
     /// Returns `true` if a node at this address may connect.
     pub fn serves(&self, client: IpAddr) -> bool {
-        serves(&self.clients, client)
+        serves(&self.keys.clients, client)
     }
 
     /// The file service of this node.
@@ -242,7 +238,7 @@ fn read(
 ) -> Result<BundlesConfig, FileError> {
     let node =
         raw.node.as_ref().ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0.clone();
-    let keys = raw.clone();
+    let mut keys = raw.clone();
     let limits = limits(place, &raw)?;
     let raw_tls = [raw.certificate.take(), raw.key.take(), raw.authorities.take()];
     let mut peers: Vec<BundleNeighbour> = first.into_iter().collect();
@@ -258,12 +254,12 @@ fn read(
     let tls = tls(place, &raw_tls, names)?;
     check_nodes(place, &node, &peers)?;
     let store = raw.store.ok_or_else(|| place.missing_key("store", "a directory of its own"))?;
-    let locate = |path: &str| place.folder().locate(Path::new(path));
+    let locate = |path: &Path| place.folder().locate(path);
+    keys.inbox = keys.inbox.as_deref().map(locate);
     let listen = raw.listen.map(|address| address.0.0);
-    let clients: Vec<_> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
     // Without a list of clients, only this machine may connect.
     let open = listen.is_some_and(|address| !address.ip().to_canonical().is_loopback());
-    if open && clients.is_empty() {
+    if open && keys.clients.is_empty() {
         return Err(place.missing_key("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
     let usual = raw.fragment.map(Size::get);
@@ -274,10 +270,8 @@ fn read(
         fragment,
         agent: AgentConfig { node, peers, limits, reports: raw.reports },
         reach,
-        store: locate(&store),
-        inbox: raw.inbox.as_deref().map(locate),
+        store: locate(Path::new(&store)),
         listen,
-        clients,
         tls,
     })
 }
@@ -327,7 +321,7 @@ fn limits(place: &KeyContext<'_>, raw: &BundlesSection) -> Result<AgentLimits, F
 
 fn peer(place: &KeyContext<'_>, raw: BundlePeerSection) -> Result<BundleNeighbour, FileError> {
     let node = raw.node.ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0;
-    let behind = raw.behind.into_iter().map(|node| node.0).collect();
+    let behind = raw.behind.to_vec();
     let neighbour = NeighbourConfig { node, behind, everything: raw.everything };
     let reach = match (raw.terminal, raw.address) {
         (Some(name), Some(_)) => {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::file::FileError;
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::Text;
+use crate::file::text::TextList;
 use crate::intercept::serves;
 use crate::values::bounded::{HOUR, Interval, MINUTE, Memory, Number};
 use crate::values::tls_files::TlsFiles;
@@ -25,19 +25,19 @@ pub struct DnsSection {
     pub(crate) intercept: Option<bool>,
     /// Resolvers (prefixes) whose queries are not intercepted.
     #[serde(default)]
-    pub(crate) bypass: Vec<Text<Prefix>>,
+    pub bypass: TextList<Prefix>,
     /// Addresses, UDP and TCP, at which clients may ask, such as `["10.1.0.1:53"]`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
-    pub(crate) listen: Vec<Text<AddressWithPort>>,
+    pub listen: TextList<SocketAddr, AddressWithPort>,
     /// Addresses at which clients may ask [over TLS](names.md#within-tls) (DoT), such as `["10.1.0.1:853"]`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:853"]]))]
-    pub(crate) tls: Vec<Text<AddressWithPort>>,
+    pub(crate) tls: TextList<SocketAddr, AddressWithPort>,
     /// Addresses at which clients may ask [over HTTPS](names.md#within-tls) (DoH), with the path `/dns-query`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:443"]]))]
-    pub(crate) https: Vec<Text<AddressWithPort>>,
+    pub(crate) https: TextList<SocketAddr, AddressWithPort>,
     /// With `tls` or `https`: a PEM file with the certificate, and its chain, for the name or address by which
     /// clients know this machine.
     #[schemars(extend("examples" = ["dns.pem"]))]
@@ -48,12 +48,12 @@ pub struct DnsSection {
     /// Clients (prefixes) that may ask at `listen`, `tls` and `https`. Required if one of these is not a loopback
     /// address. Default: this machine.
     #[serde(default)]
-    pub(crate) clients: Vec<Text<Prefix>>,
+    pub(crate) clients: TextList<Prefix>,
     /// On a terminal: resolvers for queries at `listen`, `tls` and `https` while the hub cannot be reached, as
     /// addresses, with a port unless it is 53. Default: those of `/etc/resolv.conf`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
-    pub(crate) servers: Vec<Text<ResolverAddress>>,
+    pub servers: TextList<SocketAddr, ResolverAddress>,
     /// Keep browsers and systems that look for an encrypted resolver by themselves with this one, unless their user
     /// has chosen another. It costs [privacy](names.md#browsers-with-a-resolver-of-their-own).
     #[serde(default)]
@@ -65,11 +65,11 @@ pub struct DnsSection {
     /// With `"instant"`: domains whose names get real answers.
     #[serde(default)]
     #[schemars(extend("examples" = [["corp.example"]]))]
-    pub(crate) real: Vec<Text<Domain>>,
+    pub(crate) real: TextList<Domain>,
     /// With `"instant"`: an IPv4 prefix and optionally an IPv6 prefix, each of 256 addresses to a /8, whose
     /// addresses stand for names. They must not be in use elsewhere, and clients must route them to the terminal.
     #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
-    pub(crate) pool: Option<Vec<Text<Prefix>>>,
+    pub(crate) pool: Option<TextList<Prefix>>,
     /// With `"instant"`: how long a name keeps its address after the last use. At most 32,768 names have one at a
     /// time, at most a quarter of the pool for one client.
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct HubDnsSection {
     /// unless it is 53. Default: those of `/etc/resolv.conf`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
-    pub(crate) servers: Vec<Text<ResolverAddress>>,
+    pub servers: TextList<SocketAddr, ResolverAddress>,
     /// Queries of one terminal that are resolved at the same time; three quarters of them for one client. As many
     /// of each client wait.
     #[serde(default)]
@@ -112,17 +112,8 @@ pub struct DnsConfig {
     /// Answers clients' questions to any resolver, if connections are intercepted. Key `intercept`, default
     /// true with section `[intercept]`.
     pub intercept: bool,
-    /// Resolvers whose questions are not intercepted. Key `bypass`.
-    pub bypass: Vec<Prefix>,
-    /// UDP and TCP addresses that clients may ask. Key `listen`, default none.
-    pub listen: Vec<SocketAddr>,
     /// Listeners over TLS. Keys `tls`, `https`, `certificate`, `key`; default none.
     pub secure: Option<SecureDns>,
-    /// Clients that may ask these addresses; empty: this machine only. Key `clients`.
-    pub clients: Vec<Prefix>,
-    /// Resolvers for questions at `listen` while the hub cannot be reached; empty: the machine's own.
-    /// Key `servers`.
-    pub servers: Vec<SocketAddr>,
 }
 
 /// DNS listeners over TLS.
@@ -139,17 +130,8 @@ pub struct SecureDns {
 impl DnsConfig {
     /// Returns `true` if a client may ask at an address of this machine.
     pub fn serves(&self, client: IpAddr) -> bool {
-        serves(&self.clients, client)
+        serves(&self.keys.clients, client)
     }
-}
-
-/// Name resolution of a hub for its terminals. Section `[dns]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubDnsConfig {
-    /// The keys as written, for what needs no other key.
-    pub keys: HubDnsSection,
-    /// Resolvers to ask; empty: the machine's own. Key `servers`.
-    pub servers: Vec<SocketAddr>,
 }
 
 /// Bytes of the cache per entry. An answer with records takes at least this many.
@@ -161,57 +143,40 @@ const POOL: [&str; 2] = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"];
 /// Reads the section of a terminal; `intercepts` is true if connections of clients are intercepted.
 pub(crate) fn terminal(
     place: &KeyContext<'_>,
-    raw: DnsSection,
+    keys: DnsSection,
     intercepts: bool,
 ) -> Result<DnsConfig, FileError> {
     const ASKED: &str =
         "true, with a section [intercept], or `listen`, `tls` or `https`: clients cannot ask";
     let place = place.within("dns");
-    let keys = raw.clone();
-    let intercept = raw.intercept.unwrap_or(intercepts);
-    let secure = secure(&place, &raw)?;
-    let is_deaf = raw.listen.is_empty() && secure.is_none();
+    let intercept = keys.intercept.unwrap_or(intercepts);
+    let secure = secure(&place, &keys)?;
+    let is_deaf = keys.listen.is_empty() && secure.is_none();
     if (intercept && !intercepts) || (!intercept && is_deaf) {
         return Err(place.wrong_value("intercept", intercept, ASKED));
     }
-    let pool = pool(&place, &raw, intercepts)?;
-    let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
-    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
-    let within_tls = secure.iter().flat_map(|secure| secure.tls.iter().chain(&secure.https));
+    let pool = pool(&place, &keys, intercepts)?;
     // Without a list of clients, only this machine may ask.
-    if clients.is_empty()
-        && listen.iter().chain(within_tls).any(|address| !address.ip().to_canonical().is_loopback())
-    {
+    let mut asked = keys.listen.iter().chain(&*keys.tls).chain(&*keys.https);
+    if keys.clients.is_empty() && asked.any(|at| !at.ip().to_canonical().is_loopback()) {
         return Err(place.missing_key("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
     }
-    let bytes = raw.cache.get();
+    let bytes = keys.cache.get();
     let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
-    Ok(DnsConfig {
-        keys,
-        names: NamesConfig {
-            cache: CacheLimits { bytes, entries },
-            stale: raw.stale.get(),
-            prefetch: raw.prefetch.get(),
-            real: raw.real.into_iter().map(|domain| domain.0).collect(),
-            pool,
-            canary: raw.canary,
-        },
-        intercept,
-        bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),
-        listen,
-        secure,
-        clients,
-        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
-    })
+    let names = NamesConfig {
+        cache: CacheLimits { bytes, entries },
+        stale: keys.stale.get(),
+        prefetch: keys.prefetch.get(),
+        real: keys.real.to_vec(),
+        pool,
+        canary: keys.canary,
+    };
+    Ok(DnsConfig { keys, names, intercept, secure })
 }
 
 /// Reads the listeners for DNS over TLS and HTTPS.
 fn secure(place: &KeyContext<'_>, raw: &DnsSection) -> Result<Option<SecureDns>, FileError> {
-    let all = |given: &[Text<AddressWithPort>]| {
-        given.iter().map(|address| address.0.0).collect::<Vec<_>>()
-    };
-    let tls = all(&raw.tls);
-    let https = all(&raw.https);
+    let [tls, https] = [raw.tls.to_vec(), raw.https.to_vec()];
     let file = |path: &String| place.folder().locate(Path::new(path));
     let files = [("certificate", &raw.certificate), ("key", &raw.key)];
     if tls.is_empty() && https.is_empty() {
@@ -231,11 +196,6 @@ fn secure(place: &KeyContext<'_>, raw: &DnsSection) -> Result<Option<SecureDns>,
     Ok(Some(SecureDns { tls, https, files }))
 }
 
-/// Reads the section of a hub.
-pub(crate) fn hub(raw: HubDnsSection) -> HubDnsConfig {
-    HubDnsConfig { servers: raw.servers.iter().map(|server| server.0.0).collect(), keys: raw }
-}
-
 /// Reads the pool of addresses for instant answers.
 fn pool(
     place: &KeyContext<'_>,
@@ -247,8 +207,7 @@ fn pool(
         "\"real\", or a section [intercept]: connections to the pool are intercepted";
     place.check(!instant || intercepts, "answer", "\"instant\"", REAL)?;
     let usual = || POOL.iter().filter_map(|text| text.parse().ok()).collect();
-    let given = |pool: &Vec<Text<Prefix>>| pool.iter().map(|prefix| prefix.0).collect();
-    let prefixes: Vec<Prefix> = raw.pool.as_ref().map_or_else(usual, given);
+    let prefixes: Vec<Prefix> = raw.pool.as_ref().map_or_else(usual, |pool| pool.to_vec());
     for (index, prefix) in prefixes.iter().enumerate() {
         let key = format!("pool.{index}");
         let (version, longest) = match prefix.address() {

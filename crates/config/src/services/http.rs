@@ -17,47 +17,93 @@ use crate::values::bounded::{HOUR, Interval, Memory, Size, Switch};
 use crate::values::tls_files::TlsFiles;
 use crate::{AnswerTiming, InterceptConfig};
 
-/// Cache for the cleartext HTTP of a terminal's clients.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Http")]
-pub struct HttpSection {
-    /// Destination ports of cleartext HTTP, 1 to 16; not 443 or 53.
-    #[schemars(extend("default" = [80]))]
-    pub(crate) ports: Option<Vec<i64>>,
-    /// The most memory of the cache. On a hub only with `cache`.
-    #[schemars(extend("default" = "64 MB"))]
-    pub(crate) memory: Option<Memory>,
-    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
-    /// at a time. On a hub only with `cache`. Default: in memory only.
-    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
-    pub(crate) directory: Option<String>,
-    /// With `directory`: the most bytes there.
-    #[schemars(extend("default" = "2 GB"))]
-    pub(crate) disk: Option<Memory>,
-    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
-    /// `cache`.
-    #[schemars(extend("default" = "16 MB"))]
-    pub(crate) object: Option<Memory>,
-    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
-    /// s for never. On a hub only with `cache`.
-    #[schemars(extend("default" = "24 h"))]
-    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
-    /// Serve clients while the hub cannot be reached: from the cache, and otherwise from the server, without the
-    /// hop and from the terminal's own address. If false, their connections pass unaccelerated.
-    #[serde(default)]
-    pub offline: Switch<true>,
-    /// Sites whose owner has given a certificate, and whose TLS the terminal terminates; all other HTTPS passes
-    /// untouched. See [Sites by TLS](http.md#sites-by-tls).
-    #[serde(default)]
-    pub(crate) site: Vec<SiteSection>,
-    /// With `[[http.site]]`: 1 to 16 destination ports of TLS connections that may be for these sites; not 53,
-    /// and none of `ports`.
-    #[schemars(extend("default" = [443]))]
-    pub(crate) tls_ports: Option<Vec<i64>>,
-    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
-    /// Default: the system's.
-    pub(crate) authorities: Option<String>,
+/// Declares the keys of a section: those of the cache, which terminals and hubs have in common, and its own.
+/// Serde cannot both flatten structs and refuse unknown keys.
+macro_rules! keys_of_http {
+    ($(#[$attribute:meta])* pub struct $Name:ident { $($own:tt)* }) => {
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        $(#[$attribute])*
+        pub struct $Name {
+            /// The most memory of the cache. On a hub only with `cache`.
+            #[schemars(extend("default" = "64 MB"))]
+            pub(crate) memory: Option<Memory>,
+            /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
+            /// at a time. On a hub only with `cache`. Default: in memory only.
+            #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
+            pub directory: Option<PathBuf>,
+            /// With `directory`: the most bytes there.
+            #[schemars(extend("default" = "2 GB"))]
+            pub(crate) disk: Option<Memory>,
+            /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
+            /// `cache`.
+            #[schemars(extend("default" = "16 MB"))]
+            pub(crate) object: Option<Memory>,
+            /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
+            /// s for never. On a hub only with `cache`.
+            #[schemars(extend("default" = "24 h"))]
+            pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
+            /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
+            /// Default: the system's.
+            pub authorities: Option<PathBuf>,
+            $($own)*
+        }
+
+        impl $Name {
+            /// Locates the files, and reads the keys of the cache.
+            fn read(&mut self, place: &KeyContext<'_>) -> Result<CacheConfig, FileError> {
+                for path in [&mut self.directory, &mut self.authorities].into_iter().flatten() {
+                    *path = place.folder().locate(path);
+                }
+                let has_directory = self.directory.is_some();
+                if self.disk.is_some() && !has_directory {
+                    return Err(place.missing_key("directory", DIRECTORY));
+                }
+                let disk = self.disk.map_or(DISK, Size::get);
+                let limits = StoreLimits {
+                    memory: self.memory.map_or(MEMORY, Size::get),
+                    // Without a directory, the cache is in memory only.
+                    disk: if has_directory { disk } else { ByteCount::new(0) },
+                    object: self.object.map_or(OBJECT, Size::get),
+                };
+                Ok(CacheConfig { limits, stale: self.stale.map_or(STALE, Interval::get) })
+            }
+        }
+    };
+}
+
+keys_of_http! {
+    /// Cache for the cleartext HTTP of a terminal's clients.
+    #[schemars(rename = "Http")]
+    pub struct HttpSection {
+        /// Destination ports of cleartext HTTP, 1 to 16; not 443 or 53.
+        #[schemars(extend("default" = [80]))]
+        pub(crate) ports: Option<Vec<i64>>,
+        /// Serve clients while the hub cannot be reached: from the cache, and otherwise from the server, without the
+        /// hop and from the terminal's own address. If false, their connections pass unaccelerated.
+        #[serde(default)]
+        pub offline: Switch<true>,
+        /// Sites whose owner has given a certificate, and whose TLS the terminal terminates; all other HTTPS passes
+        /// untouched. See [Sites by TLS](http.md#sites-by-tls).
+        #[serde(default)]
+        pub(crate) site: Vec<SiteSection>,
+        /// With `[[http.site]]`: 1 to 16 destination ports of TLS connections that may be for these sites; not 53,
+        /// and none of `ports`.
+        #[schemars(extend("default" = [443]))]
+        pub(crate) tls_ports: Option<Vec<i64>>,
+    }
+}
+
+keys_of_http! {
+    /// Requests of a hub for its terminals' caches.
+    #[schemars(rename = "HubHttp")]
+    pub struct HubHttpSection {
+        /// Keep what the hub fetches, and answer terminals from it: see [A cache at the
+        /// hub](http.md#a-cache-at-the-hub). It spares the servers and the hub's way to them, not the hop, and takes
+        /// memory.
+        #[serde(default)]
+        pub(crate) cache: bool,
+    }
 }
 
 /// A site whose owner has given a certificate.
@@ -74,69 +120,28 @@ pub(crate) struct SiteSection {
     pub(crate) key: Option<String>,
 }
 
-/// Requests of a hub for its terminals' caches.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "HubHttp")]
-pub struct HubHttpSection {
-    /// Keep what the hub fetches, and answer terminals from it: see [A cache at the
-    /// hub](http.md#a-cache-at-the-hub). It spares the servers and the hub's way to them, not the hop, and takes
-    /// memory.
-    #[serde(default)]
-    pub(crate) cache: bool,
-    /// A PEM file with the authorities that verify the servers of terminals' [sites](http.md#sites-by-tls).
-    /// Default: the system's.
-    pub(crate) authorities: Option<String>,
-    /// The most memory of the cache. On a hub only with `cache`.
-    #[schemars(extend("default" = "64 MB"))]
-    pub(crate) memory: Option<Memory>,
-    /// A directory that keeps the cache, too, so that it survives a restart; made if missing. One gateway uses it
-    /// at a time. On a hub only with `cache`. Default: in memory only.
-    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
-    pub(crate) directory: Option<String>,
-    /// With `directory`: the most bytes there.
-    #[schemars(extend("default" = "2 GB"))]
-    pub(crate) disk: Option<Memory>,
-    /// The longest response that is stored. Each is held in memory until it is complete. On a hub only with
-    /// `cache`.
-    #[schemars(extend("default" = "16 MB"))]
-    pub(crate) object: Option<Memory>,
-    /// Time for which an expired response that does not say so itself may be used while its server cannot be reached; 0
-    /// s for never. On a hub only with `cache`.
-    #[schemars(extend("default" = "24 h"))]
-    pub(crate) stale: Option<Interval<0, { 720 * HOUR }>>,
-}
-
 /// HTTP cache for a terminal's clients. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// The keys as written, for what needs no other key.
+    /// The keys as written, for what needs no other key; their paths are joined to the file's folder.
     pub keys: HttpSection,
     /// Destination ports of cleartext HTTP. Key `ports`, default 80.
     pub ports: Vec<u16>,
     /// Limits of the cache, and use of expired responses. Keys `memory`, `disk`, `object` and `stale`.
     pub cache: CacheConfig,
-    /// Directory of the cache; `None` keeps it in memory only. Key `directory`, default none.
-    pub directory: Option<PathBuf>,
     /// Sites whose TLS the terminal terminates. Table `site`, default none.
     pub sites: Vec<SiteConfig>,
     /// Destination ports of TLS connections to these sites. Key `tls_ports`, default 443.
     pub tls_ports: Vec<u16>,
-    /// PEM file with the authorities that verify the sites' servers; `None` for the system's. Key
-    /// `authorities`.
-    pub authorities: Option<PathBuf>,
 }
 
 /// HTTP exchanges of a hub for its terminals. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubHttpConfig {
-    /// The keys as written, for what needs no other key.
+    /// The keys as written, for what needs no other key; their paths are joined to the file's folder.
     pub keys: HubHttpSection,
-    /// The hub's cache; `None` stores nothing. Key `cache`, default false.
-    pub cache: Option<HubCacheConfig>,
-    /// PEM file with the authorities that verify servers, where terminals terminate the TLS of sites;
-    /// `None` for the system's. Key `authorities`.
-    pub authorities: Option<PathBuf>,
+    /// The hub's cache, as that of a terminal; `None` stores nothing. Key `cache`, default false.
+    pub cache: Option<CacheConfig>,
 }
 
 /// A site for which its owner has provided a certificate.
@@ -146,15 +151,6 @@ pub struct SiteConfig {
     pub hosts: Vec<String>,
     /// Its certificate. Keys `certificate` and `key`.
     pub files: TlsFiles,
-}
-
-/// A hub's cache.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubCacheConfig {
-    /// Limits of the cache, and use of expired responses. Keys `memory`, `disk`, `object` and `stale`.
-    pub cache: CacheConfig,
-    /// Directory of the cache; `None` keeps it in memory only. Key `directory`, default none.
-    pub directory: Option<PathBuf>,
 }
 
 impl HttpConfig {
@@ -173,11 +169,13 @@ const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
 const OBJECT: ByteCount = ByteCount::new(16_000_000);
 const STALE: Duration = Duration::from_secs(24 * 3600);
+/// What is expected as `directory`.
+const DIRECTORY: &str = "where to store it, like \"/var/cache/skyhop\"";
 
 /// Reads the section of a terminal, whose clients' connections are intercepted as in `intercept`.
 pub(crate) fn terminal(
     place: &KeyContext<'_>,
-    raw: HttpSection,
+    mut keys: HttpSection,
     intercept: Option<&InterceptConfig>,
 ) -> Result<HttpConfig, FileError> {
     const INTERCEPTED: &str = "a section [intercept]: the connections of clients are intercepted";
@@ -186,89 +184,28 @@ pub(crate) fn terminal(
     let answer = intercept.ok_or_else(missing)?.answer;
     place.check(answer == AnswerTiming::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
-    let keys = raw.clone();
-    let sites = sites(&place, raw.site)?;
-    let tls_ports = tls_ports(&place, raw.tls_ports)?;
-    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
-    let ports = ports(&place, raw.ports)?;
+    let sites = sites(&place, keys.site.clone())?;
+    let tls_ports = tls_ports(&place, keys.tls_ports.as_deref())?;
+    let ports = ports(&place, keys.ports.as_deref())?;
     let twice = ports.iter().position(|port| !sites.is_empty() && tls_ports.contains(port));
     let key = format!("ports.{}", twice.unwrap_or_default());
     place.check(twice.is_none(), &key, "a port of `tls_ports`", "ports of cleartext HTTP")?;
-    let kept = read_cache(
-        &place,
-        CacheKeys {
-            memory: raw.memory,
-            directory: raw.directory,
-            disk: raw.disk,
-            object: raw.object,
-            stale: raw.stale,
-        },
-    )?;
-    Ok(HttpConfig {
-        keys,
-        ports,
-        cache: kept.cache,
-        directory: kept.directory,
-        sites,
-        tls_ports,
-        authorities,
-    })
-}
-
-/// Keys of the cache, which terminals and hubs have in common.
-struct CacheKeys {
-    memory: Option<Memory>,
-    directory: Option<String>,
-    disk: Option<Memory>,
-    object: Option<Memory>,
-    stale: Option<Interval<0, { 720 * HOUR }>>,
-}
-
-impl CacheKeys {
-    fn is_given(&self) -> bool {
-        self.memory.is_some()
-            || self.directory.is_some()
-            || self.disk.is_some()
-            || self.object.is_some()
-            || self.stale.is_some()
-    }
-}
-
-fn read_cache(place: &KeyContext<'_>, raw: CacheKeys) -> Result<HubCacheConfig, FileError> {
-    let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
-    if raw.disk.is_some() && directory.is_none() {
-        return Err(place.missing_key("directory", "where to store it, like \"/var/cache/skyhop\""));
-    }
-    // Without a directory, the cache is in memory only.
-    let disk =
-        if directory.is_some() { raw.disk.map_or(DISK, Size::get) } else { ByteCount::new(0) };
-    let stale = raw.stale.map_or(STALE, Interval::get);
-    let limits = StoreLimits {
-        memory: raw.memory.map_or(MEMORY, Size::get),
-        disk,
-        object: raw.object.map_or(OBJECT, Size::get),
-    };
-    Ok(HubCacheConfig { cache: CacheConfig { limits, stale }, directory })
+    let cache = keys.read(&place)?;
+    Ok(HttpConfig { keys, ports, cache, sites, tls_ports })
 }
 
 /// Reads the section of a hub.
-pub(crate) fn hub(place: &KeyContext<'_>, raw: HubHttpSection) -> Result<HubHttpConfig, FileError> {
+pub(crate) fn hub(
+    place: &KeyContext<'_>,
+    mut keys: HubHttpSection,
+) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
-    let keys = raw.clone();
-    let given = CacheKeys {
-        memory: raw.memory,
-        directory: raw.directory,
-        disk: raw.disk,
-        object: raw.object,
-        stale: raw.stale,
-    };
-    let cached = raw.cache;
-    if !cached && given.is_given() {
+    let authorities = keys.authorities.clone();
+    if !keys.cache && keys != (HubHttpSection { authorities, ..Default::default() }) {
         return Err(place.missing_key("cache", "true: the other keys configure the cache"));
     }
-    let cache = read_cache(&place, given)?;
-    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
-    Ok(HubHttpConfig { keys, authorities, cache: cached.then_some(cache) })
+    let cache = keys.read(&place)?;
+    Ok(HubHttpConfig { cache: keys.cache.then_some(cache), keys })
 }
 
 /// Reads the sites whose TLS is terminated here.
@@ -304,13 +241,13 @@ fn sites(place: &KeyContext<'_>, raw: Vec<SiteSection>) -> Result<Vec<SiteConfig
     Ok(sites)
 }
 
-fn tls_ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+fn tls_ports(place: &KeyContext<'_>, ports: Option<&[i64]>) -> Result<Vec<u16>, FileError> {
     const EXPECTED: &str = "1 to 16 ports, like [443]";
-    let ports = ports.unwrap_or_else(|| vec![TLS_PORT]);
+    let ports = ports.unwrap_or(&[TLS_PORT]);
     let good = (1..=MOST_PORTS).contains(&ports.len());
     place.check(good, "tls_ports", format!("{ports:?}"), EXPECTED)?;
     let mut all = Vec::new();
-    for (index, port) in ports.into_iter().enumerate() {
+    for (index, &port) in ports.iter().enumerate() {
         let is_good = (1..=65_535).contains(&port) && port != 53;
         place.check(is_good, &format!("tls_ports.{index}"), port, "a port of TLS, 1 to 65535")?;
         all.extend(u16::try_from(port));
@@ -318,9 +255,9 @@ fn tls_ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>
     Ok(all)
 }
 
-fn ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+fn ports(place: &KeyContext<'_>, ports: Option<&[i64]>) -> Result<Vec<u16>, FileError> {
     const EXPECTED: &str = "1 to 16 ports, like [80, 8080]";
-    let ports = ports.unwrap_or_else(|| vec![PORT]);
+    let ports = ports.unwrap_or(&[PORT]);
     place.check(
         (1..=MOST_PORTS).contains(&ports.len()),
         "ports",
@@ -328,7 +265,7 @@ fn ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, Fi
         EXPECTED,
     )?;
     let mut good = Vec::new();
-    for (index, port) in ports.into_iter().enumerate() {
+    for (index, &port) in ports.iter().enumerate() {
         let key = format!("ports.{index}");
         // Port 443 carries TLS, and port 53 belongs to the resolver.
         let is_good = (1..=65_535).contains(&port) && port != 443 && port != 53;

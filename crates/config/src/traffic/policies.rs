@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::file::FileError;
 use crate::file::item::{DSCP_FORM, Item, code_point};
 use crate::file::place::{KeyContext, quoted};
-use crate::file::text::Text;
+use crate::file::text::TextList;
 use crate::traffic::classes::{PORTS_FORM, each, ports};
 use crate::values::Action;
 
@@ -21,10 +21,10 @@ pub(crate) struct PolicySection {
     /// Destinations (prefixes). Default: all. A policy matches if every list that it has matches; one without
     /// lists must be the last.
     #[serde(default)]
-    pub(crate) to: Vec<Text<Prefix>>,
+    pub(crate) to: TextList<Prefix>,
     /// Sources (prefixes). Default: all.
     #[serde(default)]
-    pub(crate) from: Vec<Text<Prefix>>,
+    pub(crate) from: TextList<Prefix>,
     /// Destination ports, such as `22`, `"5060-5061"` or `"udp/443"`. Default: all.
     #[serde(default)]
     #[schemars(extend("examples" = [[22, "5060-5061", "udp/443"]]))]
@@ -92,11 +92,10 @@ fn policy(
     choice: PolicyActions,
 ) -> Result<TrafficPolicy, FileError> {
     const ACTIONS: &str = "\"split\", \"tunnel\" or \"bypass\"";
-    let prefixes = |all: Vec<Text<Prefix>>| all.into_iter().map(|prefix| prefix.0).collect();
     let policy = TrafficPolicy {
         name: raw.name.unwrap_or_else(|| number.to_string()),
-        to: prefixes(raw.to),
-        from: prefixes(raw.from),
+        to: raw.to.to_vec(),
+        from: raw.from.to_vec(),
         ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
         action: raw.action.ok_or_else(|| place.missing_key("action", ACTIONS))?.into(),

@@ -194,6 +194,19 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_without_a_value_has_no_sample() {
+        let (mut status, account) = full();
+        status.absent[0].last_heard_unix_s = None;
+        let account = AccountStatus { quota_bytes: None, quota_used_bytes: None, ..account };
+        let text = openmetrics(status, vec![account]).unwrap();
+        for name in ["skyhop_terminal_last_heard_timestamp_seconds", "skyhop_account_quota"] {
+            let sample = |line: &&str| line.starts_with(name);
+            assert_eq!(text.lines().find(sample), None, "{text}");
+            assert!(text.contains(&format!("# TYPE {name}")), "{text}");
+        }
+    }
+
+    #[test]
     fn the_older_format_names_counters_by_their_series() {
         let text = prometheus(&openmetrics(GatewayStatus::default(), Vec::new()).unwrap());
         assert!(text.contains("\n# TYPE skyhop_connections_carried_total counter\n"), "{text}");

@@ -17,7 +17,7 @@ pub fn accounts_text(accounts: &[AccountStatus]) -> String {
         for (class, usage) in &account.classes {
             let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = usage;
             table.row([
-                called(account).to_owned(),
+                account.name().to_owned(),
                 class.clone(),
                 ByteCount::new(*bytes_to).to_string(),
                 ByteCount::new(*bytes_from).to_string(),
@@ -36,7 +36,7 @@ fn quota(account: &AccountStatus) -> String {
     let Some(volume) = account.quota_bytes else { return String::new() };
     let Some(period) = &account.quota_period else { return String::new() };
     let used = ByteCount::new(account.quota_used_bytes.unwrap_or_default());
-    let name = called(account);
+    let name = account.name();
     let mut text = format!("{name}: {used} of {} per {period}", ByteCount::new(volume));
     if let Some(then) = &account.exhausted {
         let _ = write!(text, ", used up: {then}");
@@ -44,8 +44,11 @@ fn quota(account: &AccountStatus) -> String {
     text + "\n"
 }
 
-fn called(account: &AccountStatus) -> &str {
-    if account.terminal.is_empty() { &account.key } else { &account.terminal }
+impl AccountStatus {
+    /// The name of the terminal, or its key if it is no longer permitted.
+    pub(crate) fn name(&self) -> &str {
+        if self.terminal.is_empty() { &self.key } else { &self.terminal }
+    }
 }
 
 #[cfg(test)]

@@ -24,15 +24,15 @@ const HTTP: Family =
 const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by outcome");
 
 table_of_figures! {
-    /// Traffic of a tunnel, in packets. The tunnel fills it.
+    /// Traffic of a tunnel, in packets.
     #[derive(Copy)]
-    pub struct TunnelStatus {
+    pub struct TunnelStatus counted by TunnelCounters from(prohibited: u64) {
         /// Packets sent over the hop.
         to_hop: u64 => PACKETS.row("to_hop");
         /// Packets received from the hop and passed to the kernel for routing.
         from_hop: u64 => PACKETS.row("from_hop");
         /// Part of `from_hop`, dropped because the egress rules deny the destination.
-        prohibited: u64 => PACKETS.row("prohibited");
+        prohibited: u64 = prohibited => PACKETS.row("prohibited");
         /// Packets from the hop that were dropped: the source is not behind its session, or the destination
         /// is another terminal and `mesh` is off.
         foreign: u64 => PACKETS.row("foreign");

@@ -139,11 +139,11 @@ table_of_figures! {
         /// Number of key renewals since the session came up.
         key_changes: u64 = stats.key_changes => counter("skyhop_session_key_changes", "Key renewals");
         /// Number of live streams, opened by either side.
-        streams: u64 = stats.streams as u64 => gauge("skyhop_session_streams", "Open streams");
+        streams: u64 = stats.streams as u64 => gauge("skyhop_session_streams", "Open streams").before("skyhop_session_packets_sent");
         /// Stream data held until the peer has acknowledged it.
-        held_to_send_bytes: u64 = stats.held_to_send.get() => gauge("skyhop_session_held_to_send_bytes", "Bytes held until the peer acknowledges them");
+        held_to_send_bytes: u64 = stats.held_to_send.get() => gauge("skyhop_session_held_to_send_bytes", "Bytes held until the peer acknowledges them").before("skyhop_session_packets_sent");
         /// Received stream data held until it is read.
-        held_to_read_bytes: u64 = stats.held_to_read.get() => gauge("skyhop_session_held_to_read_bytes", "Bytes held until they are read");
+        held_to_read_bytes: u64 = stats.held_to_read.get() => gauge("skyhop_session_held_to_read_bytes", "Bytes held until they are read").before("skyhop_session_packets_sent");
         /// Classes sharing the rate, the default class last.
         #[serde(default)]
         classes: Vec<ClassStatus>;
@@ -273,15 +273,15 @@ table_of_figures! {
         /// Queueing delay of the last packet sent.
         queue_ms: f64 = ms(stats.queue_wait) => gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet"), seconds;
         /// Packets received and delivered on this side.
-        packets_received: u64 = stats.delivered => counter("skyhop_channel_packets_received", "Packets received and delivered");
+        packets_received: u64 = stats.delivered => counter("skyhop_channel_packets_received", "Packets received and delivered").before("skyhop_channel_waiting_bytes");
         /// Bytes of the packets delivered.
-        received_bytes: u64 = stats.bytes_delivered => counter("skyhop_channel_received_bytes", "Bytes of packets received");
+        received_bytes: u64 = stats.bytes_delivered => counter("skyhop_channel_received_bytes", "Bytes of packets received").before("skyhop_channel_waiting_bytes");
         /// Packets or parts of packets restored here by FEC.
-        recovered: u64 = stats.recovered => counter("skyhop_channel_recovered", "Packets, or parts, restored here by FEC");
+        recovered: u64 = stats.recovered => counter("skyhop_channel_recovered", "Packets, or parts, restored here by FEC").before("skyhop_channel_waiting_bytes");
         /// Packets given up, because later packets could not be held any longer.
-        missing: u64 = stats.missing => counter("skyhop_channel_missing", "Packets given up as missing");
+        missing: u64 = stats.missing => counter("skyhop_channel_missing", "Packets given up as missing").before("skyhop_channel_waiting_bytes");
         /// Packets received as duplicates, or after they had been given up.
-        late: u64 = stats.late => counter("skyhop_channel_late", "Packets that arrived twice or too late");
+        late: u64 = stats.late => counter("skyhop_channel_late", "Packets that arrived twice or too late").before("skyhop_channel_waiting_bytes");
         /// Bytes received and held until earlier packets arrive.
         held_bytes: u64 = stats.held.get();
     }

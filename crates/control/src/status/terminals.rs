@@ -4,19 +4,22 @@ use serde::{Deserialize, Serialize};
 use slacp::Stranger;
 use units::Instant;
 
-/// A permitted terminal without a session.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct AbsentStatus {
-    /// Name in the hub's configuration.
-    pub peer: String,
-    /// Public key of the terminal (base64).
-    pub key: String,
-    /// Time at which it was last heard, in Unix seconds; `None` if the hub's `state` has none.
-    pub last_heard_unix_s: Option<u64>,
-    /// Time since it was last heard.
-    pub silent_s: Option<f64>,
-    /// Reason why its last session ended.
-    pub why: Option<String>,
+use crate::table::{gauge, table_of_figures};
+
+table_of_figures! {
+    /// A permitted terminal without a session.
+    pub struct AbsentStatus {
+        /// Name in the hub's configuration.
+        peer: String;
+        /// Public key of the terminal (base64).
+        key: String;
+        /// Time at which it was last heard, in Unix seconds; `None` if the hub's `state` has none.
+        last_heard_unix_s: Option<u64> => gauge("skyhop_terminal_last_heard_timestamp_seconds", "On a hub: when a terminal without a session was last heard");
+        /// Time since it was last heard.
+        silent_s: Option<f64>;
+        /// Reason why its last session ended.
+        why: Option<String>;
+    }
 }
 
 /// A machine whose requests for a session a hub does not answer.

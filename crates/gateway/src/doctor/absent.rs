@@ -16,7 +16,7 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     keys.extend(bundles.map(|address| ("bundles.listen", address.ip())));
     keys.extend(config.links.iter().filter_map(|link| Some(("link.source", link.source?))));
     if let Some(dns) = &config.dns {
-        keys.extend(dns.listen.iter().map(|address| ("dns.listen", address.ip())));
+        keys.extend(dns.keys.listen.iter().map(|address| ("dns.listen", address.ip())));
         let secure = dns.secure.iter().flat_map(|secure| secure.tls.iter().chain(&secure.https));
         keys.extend(secure.map(|address| ("dns", address.ip())));
     }

@@ -14,7 +14,7 @@ use crate::network::presence;
 /// occupies the port.
 pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<CheckFinding> {
     let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
-    findings.extend(config.inbox.as_deref().map(inbox));
+    findings.extend(config.keys.inbox.as_deref().map(inbox));
     if let Some(address) = config.listen.filter(|_| !is_running)
         && let Err(error) = presence::try_listen(address)
     {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use control::status::TrafficCounters;
 use pep::admission::{ConnectionShares, IdleConnection, choose_evicted};
 use pep::relay::LegSide;
 use pep::relay::bottleneck::{DirectionEnd, DirectionMeter};
@@ -188,7 +189,7 @@ impl<'a> Registered<'a> {
         tokio::select! {
             () = work => {}
             () = self.evicted.notified() => {
-                self.counters.reset.increment();
+                self.counters.traffic.reset.increment();
                 tracing::debug!(
                     destination = %self.open.destination, source = %self.open.source,
                     "closed an idle connection to make room for others"
@@ -212,15 +213,15 @@ impl<'a> Registered<'a> {
 
     /// Counts bytes moved from the leg `from` to the other.
     pub(crate) fn moved(&self, now: Instant, from: LegSide, bytes: usize) {
-        let GatewayCounters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } =
-            self.counters;
+        let TrafficCounters { to_hop_bytes, from_hop_bytes, up_bytes, down_bytes, .. } =
+            &self.counters.traffic;
         // The hop's counters are as seen from the TCP connection here, which is the client's on a terminal and
         // the server's on a hub.
         let (counter, leaves) = match (self.session, from) {
-            (None, LegSide::Client) => (bytes_up, true),
-            (None, LegSide::Server) => (bytes_down, false),
-            (Some(_), _) if from == self.here() => (bytes_to_hop, true),
-            (Some(_), _) => (bytes_from_hop, false),
+            (None, LegSide::Client) => (up_bytes, true),
+            (None, LegSide::Server) => (down_bytes, false),
+            (Some(_), _) if from == self.here() => (to_hop_bytes, true),
+            (Some(_), _) => (from_hop_bytes, false),
         };
         counter.add(bytes as u64);
         self.direction(&mut self.lock(), leaves).moved(now, bytes);
@@ -380,8 +381,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::figures::counters::Counter;
     use crate::testkit::Hops;
+    use control::Counter;
 
     fn open() -> StreamOpening {
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
@@ -440,11 +441,15 @@ mod tests {
             let entry = Registered::new(Instant::ZERO, &counters, session, open(), origin);
             entry.moved(Instant::ZERO, outward, 30);
             entry.moved(Instant::ZERO, outward.other(), 7);
-            let counted = [&counters.bytes_to_hop, &counters.bytes_from_hop].map(Counter::get);
+            let counted = [&counters.traffic.to_hop_bytes, &counters.traffic.from_hop_bytes]
+                .map(Counter::get);
             assert_eq!(counted, [30, 7], "{origin:?}");
             let state = entry.lock().clone();
             assert_eq!([state.to_hop.bytes, state.from_hop.bytes], [30, 7], "{origin:?}");
-            assert_eq!([&counters.bytes_up, &counters.bytes_down].map(Counter::get), [0, 0]);
+            assert_eq!(
+                [&counters.traffic.up_bytes, &counters.traffic.down_bytes].map(Counter::get),
+                [0, 0]
+            );
         }
     }
 
@@ -491,7 +496,10 @@ mod tests {
             (0..3).for_each(|_| entry.moved(Instant::ZERO, side, u32::MAX as usize));
         }
         let most = 3 * u64::from(u32::MAX);
-        assert_eq!([&counters.bytes_up, &counters.bytes_down].map(Counter::get), [most; 2]);
+        assert_eq!(
+            [&counters.traffic.up_bytes, &counters.traffic.down_bytes].map(Counter::get),
+            [most; 2]
+        );
         let state = entry.lock().clone();
         assert_eq!([state.to_hop.bytes, state.from_hop.bytes], [most; 2]);
     }

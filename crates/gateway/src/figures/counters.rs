@@ -6,37 +6,14 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use control::Counter;
+use control::status::{TrafficCounters, TunnelCounters};
 use slacp::ResetReason;
 use units::Instant;
 
 use crate::figures::connections::Register;
 use crate::figures::refused_connections::Refusals;
 use crate::network::socket_options::KeepaliveSetting;
-
-/// A count that only grows, shared by threads.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        // Relaxed: a count is read alone, and orders no other memory.
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn increment(&self) {
-        self.add(1);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl fmt::Display for Counter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
 
 /// An amount that rises and falls.
 #[derive(Debug, Default)]
@@ -78,49 +55,14 @@ pub(crate) struct GatewayCounters {
     pub(crate) keepalive: KeepaliveSetting,
     /// Destinations that pass unaccelerated for a while.
     pub(crate) refusals: Refusals,
-    /// Connections carried, opened by either side.
-    pub(crate) connections: Counter,
-    /// Connections that both ends closed cleanly.
-    pub(crate) closed: Counter,
-    /// Connections reset by an end or by the gateway.
-    pub(crate) reset: Counter,
-    /// Connections that could not be opened at the far end.
-    pub(crate) failed: Counter,
-    /// Bytes from TCP connections to the hop.
-    pub(crate) bytes_to_hop: Counter,
-    /// Bytes from the hop to TCP connections.
-    pub(crate) bytes_from_hop: Counter,
-    /// Direct connections to servers, without a hop.
-    pub(crate) straight: Counter,
-    /// Bytes from clients to servers on direct connections.
-    pub(crate) bytes_up: Counter,
-    /// Bytes from servers to clients on direct connections.
-    pub(crate) bytes_down: Counter,
-    /// Urgent marks seen. The mark itself is not passed on.
-    pub(crate) urgent: Counter,
+    /// Totals over all connections.
+    pub(crate) traffic: TrafficCounters,
+    /// Packets of the tunnel.
+    pub(crate) tunnel: TunnelCounters,
     /// Bytes currently in pipes between the two sockets of direct connections.
     pub(crate) in_pipes: Gauge,
     /// Bytes held by connections of skyhop's own stack, as last counted.
     pub(crate) in_stack: Gauge,
-    /// Packets of the tunnel sent over the hop.
-    pub(crate) packets_to_hop: Counter,
-    /// Packets from the hop passed to the kernel for routing.
-    pub(crate) packets_from_hop: Counter,
-    /// Packets from the hop dropped because their source is not behind the terminal, or their
-    /// destination is not permitted.
-    pub(crate) packets_foreign: Counter,
-    /// Tunnel packets dropped: not routable, without a session that accepts them, or refused by the device.
-    pub(crate) packets_dropped: Counter,
-    /// UDP datagrams handed to the kernel.
-    pub(crate) datagrams_sent: Counter,
-    /// UDP datagrams received, of sessions or not.
-    pub(crate) datagrams_received: Counter,
-    /// UDP datagrams that the kernel refused because they exceed the MTU.
-    pub(crate) too_large: Counter,
-    /// Other errors of the UDP socket.
-    pub(crate) socket_errors: Counter,
-    /// Times that two terminals were found to use the same key.
-    pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
     /// DNS queries that terminals sent to this hub.
@@ -190,44 +132,42 @@ fn name(reason: ResetReason) -> &'static str {
 impl GatewayCounters {
     /// Formats the counters that apply to a gateway without a hop.
     pub(crate) fn summary_without_hop(&self) -> impl fmt::Display {
+        let TrafficCounters { connections, closed, reset, failed, up_bytes, down_bytes, .. } =
+            &self.traffic;
+        let exhausted = &self.exhausted;
         format!(
-            "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",
-            self.connections,
-            self.closed,
-            self.reset,
-            self.failed,
-            self.bytes_up,
-            self.bytes_down,
-            self.exhausted
+            "connections {connections} (closed {closed}, reset {reset}, failed {failed}), \
+             bytes up {up_bytes}, down {down_bytes}, exhausted {exhausted}"
         )
     }
 }
 
 impl fmt::Display for GatewayCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { traffic, tunnel, .. } = self;
         write!(
             f,
             "connections {} (closed {}, reset {}, failed {}), bytes to hop {}, from hop {}, \
              straight {}, bytes up {}, down {}, packets to hop {}, from hop {}, foreign {}, dropped {}, \
              datagrams sent {}, received {}, too large {}, socket errors {}, shared keys {}, exhausted {}",
-            self.connections,
-            self.closed,
-            self.reset,
-            self.failed,
-            self.bytes_to_hop,
-            self.bytes_from_hop,
-            self.straight,
-            self.bytes_up,
-            self.bytes_down,
-            self.packets_to_hop,
-            self.packets_from_hop,
-            self.packets_foreign,
-            self.packets_dropped,
-            self.datagrams_sent,
-            self.datagrams_received,
-            self.too_large,
-            self.socket_errors,
-            self.shared_keys,
+            traffic.connections,
+            traffic.closed,
+            traffic.reset,
+            traffic.failed,
+            traffic.to_hop_bytes,
+            traffic.from_hop_bytes,
+            traffic.straight,
+            traffic.up_bytes,
+            traffic.down_bytes,
+            tunnel.to_hop,
+            tunnel.from_hop,
+            tunnel.foreign,
+            tunnel.dropped,
+            traffic.datagrams_sent,
+            traffic.datagrams_received,
+            traffic.datagrams_too_large,
+            traffic.socket_errors,
+            traffic.shared_keys,
             self.exhausted
         )
     }
@@ -259,13 +199,13 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        counters.bytes_to_hop.add(3);
+                        counters.traffic.to_hop_bytes.add(3);
                         counters.reasons.count(ResetReason::Limit);
                     }
                 });
             }
         });
-        assert_eq!(counters.bytes_to_hop.get(), 12_000);
+        assert_eq!(counters.traffic.to_hop_bytes.get(), 12_000);
         assert_eq!(counters.reasons.of(ResetReason::Limit), 4000);
     }
 
@@ -313,24 +253,24 @@ mod tests {
     fn a_summary_has_every_counter_of_its_gateway() {
         let counters = GatewayCounters::default();
         let each = [
-            &counters.connections,
-            &counters.closed,
-            &counters.reset,
-            &counters.failed,
-            &counters.bytes_to_hop,
-            &counters.bytes_from_hop,
-            &counters.straight,
-            &counters.bytes_up,
-            &counters.bytes_down,
-            &counters.packets_to_hop,
-            &counters.packets_from_hop,
-            &counters.packets_foreign,
-            &counters.packets_dropped,
-            &counters.datagrams_sent,
-            &counters.datagrams_received,
-            &counters.too_large,
-            &counters.socket_errors,
-            &counters.shared_keys,
+            &counters.traffic.connections,
+            &counters.traffic.closed,
+            &counters.traffic.reset,
+            &counters.traffic.failed,
+            &counters.traffic.to_hop_bytes,
+            &counters.traffic.from_hop_bytes,
+            &counters.traffic.straight,
+            &counters.traffic.up_bytes,
+            &counters.traffic.down_bytes,
+            &counters.tunnel.to_hop,
+            &counters.tunnel.from_hop,
+            &counters.tunnel.foreign,
+            &counters.tunnel.dropped,
+            &counters.traffic.datagrams_sent,
+            &counters.traffic.datagrams_received,
+            &counters.traffic.datagrams_too_large,
+            &counters.traffic.socket_errors,
+            &counters.traffic.shared_keys,
             &counters.exhausted,
         ];
         for (number, counter) in (101..).zip(each) {

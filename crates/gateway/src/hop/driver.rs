@@ -130,7 +130,7 @@ impl HopDriver {
         let flowing = self.transmit(now);
         // Sending has made room in streams: their writers are told without waiting for a turn.
         self.deliver_events().await;
-        self.hop.publish_demand(now, self.counters.datagrams_sent.get());
+        self.hop.publish_demand(now, self.counters.traffic.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         let wants_turn = self.hop.part(self.part).wants_turn();
         if wants_turn || deadline.is_some_and(|at| at <= now) {
@@ -307,7 +307,7 @@ impl HopDriver {
 
     /// Handles a datagram received over TCP.
     fn handle_tcp_datagram(&mut self, now: Instant, over: ConnectionId, datagram: Vec<u8>) {
-        self.counters.datagrams_received.increment();
+        self.counters.traffic.datagrams_received.increment();
         // The connection has been closed since: the datagram is dropped.
         let Some(from) = self.links.source(over) else { return };
         let over = Some(over);
@@ -391,7 +391,7 @@ impl HopDriver {
             // translation, a UDP socket with the same address and port, so both get it.
             return false;
         }
-        self.counters.datagrams_sent.add(self.batch.count() as u64);
+        self.counters.traffic.datagrams_sent.add(self.batch.count() as u64);
         self.batch.clear();
         true
     }
@@ -403,17 +403,17 @@ impl HopDriver {
         }
         let from = self.sources.of(self.batch.destination());
         match self.sockets.send(&self.batch, from) {
-            Ok(true) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Ok(true) => self.counters.traffic.datagrams_sent.add(self.batch.count() as u64),
             Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // EMSGSIZE: the network device takes less than the configured MTU. The path MTU search
             // learns that from the loss.
             Err(error) if quinn_udp::is_msg_size_err(&error) => {
-                self.counters.too_large.add(self.batch.count() as u64);
+                self.counters.traffic.datagrams_too_large.add(self.batch.count() as u64);
             }
             // The datagrams are lost, which the protocol repairs.
             Err(error) => {
-                self.counters.socket_errors.increment();
+                self.counters.traffic.socket_errors.increment();
                 self.faults.warn(now, &format!("cannot send: {error}"));
             }
         }
@@ -431,7 +431,7 @@ impl HopDriver {
             let counters = &self.counters;
             let exchange = self.exchange.as_ref();
             let taken = self.sockets.receive(&mut self.reception, |from, ours, ecn, datagram| {
-                counters.datagrams_received.increment();
+                counters.traffic.datagrams_received.increment();
                 if let Some(exchange) = exchange
                     && let Some(part) = exchange.other_part_of(datagram)
                 {
@@ -449,7 +449,7 @@ impl HopDriver {
                 // Often an ICMP error about an earlier datagram. It does not end the driver: the
                 // protocol handles an unreachable peer.
                 Err(error) => {
-                    self.counters.socket_errors.increment();
+                    self.counters.traffic.socket_errors.increment();
                     self.faults.warn(now, &format!("cannot receive: {error}"));
                     break;
                 }
@@ -472,7 +472,7 @@ async fn next_tcp_event(events: &mut Option<Receiver<TcpEvent>>) -> Option<TcpEv
 /// Logs a notice of the endpoint, and counts those of shared keys.
 fn log_notice(notice: &EndpointNotice, counters: &GatewayCounters) {
     if matches!(notice, EndpointNotice::SharedKey { .. }) {
-        counters.shared_keys.increment();
+        counters.traffic.shared_keys.increment();
     }
     match notice {
         // With the key in the format of `[[terminal]]`, so that it can be permitted by copying it.
@@ -595,7 +595,7 @@ mod tests {
 
         // The second worker hands it over.
         socket.send_to(&message, second).unwrap();
-        hub.turn(1, |hub| hub.counters.datagrams_received.get() == 1).await;
+        hub.turn(1, |hub| hub.counters.traffic.datagrams_received.get() == 1).await;
         assert_eq!(hub.strangers(), []);
         hub.turn(0, |hub| !hub.strangers().is_empty()).await;
         assert_eq!((hub.strangers(), hub.told()), (heard(1), [(1, 1), (0, 0)]));
@@ -604,7 +604,7 @@ mod tests {
         socket.send_to(&message, first).unwrap();
         hub.turn(0, |hub| hub.strangers() == heard(2)).await;
         assert_eq!(hub.told(), [(2, 0), (0, 0)]);
-        assert_eq!(hub.counters.datagrams_received.get(), 2);
+        assert_eq!(hub.counters.traffic.datagrams_received.get(), 2);
     }
 
     #[test]
@@ -630,7 +630,7 @@ mod tests {
         for notice in [&shared, &EndpointNotice::Refused { parameter: 7 }, &shared] {
             log_notice(notice, &counters);
         }
-        assert_eq!(counters.shared_keys.get(), 2);
+        assert_eq!(counters.traffic.shared_keys.get(), 2);
         // They may be two processes of one machine.
         assert!(shared.to_string().starts_with("two terminals use the key"), "{shared}");
     }

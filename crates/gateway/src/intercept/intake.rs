@@ -72,7 +72,7 @@ impl Intake {
                 if self.counters.live.admits(now, client) {
                     return Some(arrival);
                 }
-                self.counters.failed.increment();
+                self.counters.traffic.failed.increment();
                 self.counters.refusals.pass_client(now, client);
                 // Instead of being reset, further ones reach their servers without us.
                 tracing::debug!("{client} is at its share of connections: further ones pass");
@@ -343,7 +343,7 @@ mod tests {
                     held.push(ArrivingConnection::new(counters.clone(), greedy));
                 }
             }
-            assert_eq!((held.len(), counters.failed.get()), (14, 6));
+            assert_eq!((held.len(), counters.traffic.failed.get()), (14, 6));
             assert!(intake.handle(at(0), arrival(other)).is_some());
             let passing = counters.refusals.take_change(at(0)).map(|exempt| exempt.clients);
             assert_eq!(passing, Some(vec![greedy]));

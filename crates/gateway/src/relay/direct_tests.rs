@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use control::Counter;
 use pep::relay::LegStep;
 use slacp::StreamOpening;
 use socket2::SockRef;
@@ -11,7 +12,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::figures::counters::Counter;
 use crate::network::socket_options;
 use crate::relay::pipe::CAPACITY;
 use crate::testkit::{
@@ -66,7 +66,9 @@ async fn both_directions_arrive_whole_and_are_counted() {
     a.and(b).and_then(|_| c.map(drop)).and_then(|_| d.map(drop)).unwrap();
     assert!(got_up[..5] == *b"first" && got_up[5..] == up && got_down == down);
     relay.await.unwrap();
-    let counts = [&counters.bytes_up, &counters.bytes_down, &counters.closed].map(Counter::get);
+    let counts =
+        [&counters.traffic.up_bytes, &counters.traffic.down_bytes, &counters.traffic.closed]
+            .map(Counter::get);
     assert_eq!(counts, [LENGTH as u64 + 5, LENGTH as u64 / 2, 1]);
     assert_eq!((counters.live.count(), counters.in_pipes.get()), (0, 0));
 }
@@ -131,7 +133,7 @@ async fn a_reset_by_either_side_is_a_reset_at_the_other() {
     abort(server);
     assert_reset(read_all(&mut client).await);
     relay.await.unwrap();
-    assert_eq!((counters.reset.get(), counters.closed.get()), (1, 0));
+    assert_eq!((counters.traffic.reset.get(), counters.traffic.closed.get()), (1, 0));
 }
 
 /// Its kernel resets the connection, because there is data that it has not read.
@@ -204,7 +206,7 @@ async fn a_stopped_reader_stops_the_sender_and_its_reset_is_noticed() {
         tokio::task::yield_now().await;
     }
     // The relay holds at most a pipe; the rest is in the kernel's buffers.
-    assert!(counters.bytes_down.get() < 100_000_000);
+    assert!(counters.traffic.down_bytes.get() < 100_000_000);
     let held = counters.in_pipes.get();
     assert!((1..=CAPACITY as u64).contains(&held), "{held}");
     abort(client);
@@ -234,7 +236,7 @@ async fn urgent_bytes_are_bytes_in_their_place() {
     let Joined { mut client, mut server, relay, counters } = joined(b"").await;
     speak_urgently(&client, &mut server).await;
     speak_urgently(&server, &mut client).await;
-    assert_eq!(counters.urgent.get(), 6);
+    assert_eq!(counters.traffic.urgent.get(), 6);
     drop((client, server));
     relay.await.unwrap();
 }
@@ -275,7 +277,7 @@ async fn bytes_are_copied_where_there_is_no_pipe() {
         assert!(matches!(copied(&mut pair).await, LegStep::Moved(1..)));
         server.read_buf(&mut got).await.unwrap();
     }
-    assert_eq!((&got[..], counters.urgent.get()), (&b"ab"[..], 1));
+    assert_eq!((&got[..], counters.traffic.urgent.get()), (&b"ab"[..], 1));
     drop(client);
     assert_eq!(copied(&mut pair).await, LegStep::End);
 }

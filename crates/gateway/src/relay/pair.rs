@@ -133,9 +133,9 @@ impl<'c> RelayPair<'c> {
     /// Counts how the connection ended.
     pub(super) fn count(&self, outcome: RelayOutcome) {
         match outcome {
-            RelayOutcome::Closed => self.counters.closed.increment(),
+            RelayOutcome::Closed => self.counters.traffic.closed.increment(),
             RelayOutcome::Reset(reason) => {
-                self.counters.reset.increment();
+                self.counters.traffic.reset.increment();
                 match self.entry.filter(|entry| entry.origin == ConnectionOrigin::Here) {
                     Some(entry) => entry.count_refusal(clock::now(), reason),
                     None => self.counters.reasons.count(reason),
@@ -367,7 +367,7 @@ fn copy_buffered(
             Poll::Ready(Ok(count)) => count,
         };
         if is_urgent {
-            counters.urgent.increment();
+            counters.traffic.urgent.increment();
         }
         let taken = match sink.poll_write(context, &buffer[..count]) {
             Poll::Pending => 0,
@@ -443,7 +443,7 @@ fn fill(
             (_, Ok(bytes)) => {
                 socket.has_read();
                 if is_urgent {
-                    counters.urgent.increment();
+                    counters.traffic.urgent.increment();
                 }
                 return LegStep::Moved(bytes);
             }

@@ -66,7 +66,7 @@ fn fill_from(
     match pipe.fill(&*source.socket) {
         Err(Errno::EAGAIN) if source.is_at_urgent() => {
             let count = pipe.copy_byte(&*source.socket)?;
-            counters.urgent.add(count as u64);
+            counters.traffic.urgent.add(count as u64);
             Ok(count)
         }
         filled => Ok(filled?),

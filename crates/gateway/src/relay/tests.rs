@@ -362,7 +362,7 @@ async fn urgent_bytes_are_bytes_in_their_place() {
     let (pair, mut client, mut server) = connection().await;
     speak_urgently(&client, &mut server).await;
     speak_urgently(&server, &mut client).await;
-    assert_eq!(pair.counters.each_ref().map(|side| side.urgent.get()), [3, 3]);
+    assert_eq!(pair.counters.each_ref().map(|side| side.traffic.urgent.get()), [3, 3]);
 }
 
 #[tokio::test]
@@ -521,5 +521,5 @@ async fn clients_for_whom_there_is_no_room_wait_for_it() {
     for mut client in clients {
         assert_eq!(read_all(&mut client).await.unwrap(), b"answer");
     }
-    assert_eq!(pair.counters[1].failed.get(), 0);
+    assert_eq!(pair.counters[1].traffic.failed.get(), 0);
 }

@@ -364,7 +364,8 @@ impl Hub {
         let setup = setup(&config, &terminals, &selection, own, sockets, device, before)?;
         let (mut ops, parts, tunnel) = setup.start(clock::now())?;
         let tunnel = tunnel.map(|tunnel| HubTunnel { tunnel, selection });
-        let names = config.dns.clone().map(|dns| HubResolver::new(dns, parts.gateway.counters()));
+        let names = config.dns.as_ref();
+        let names = names.map(|keys| HubResolver::new(keys, parts.gateway.counters()));
         let services = services::of_hub(clock::now(), &config, names.clone(), tunnel).await?;
         ops.configure_accounts(&terminals);
         // Before the first session: a tally counts sessions from their beginning.

@@ -23,6 +23,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::HttpConfig;
+use control::Counter;
 use control::status::HttpStatus;
 use http_cache::OriginTimeout;
 use slacp::{Destination, StreamOpening};
@@ -33,7 +34,6 @@ use tokio::task::AbortHandle;
 use self::conversation::HttpConnection;
 use self::kept::ResponseCache;
 use self::sites::SiteTable;
-use crate::figures::counters::Counter;
 use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 
@@ -78,7 +78,8 @@ impl TerminalHttp {
     /// A message if a site's certificate cannot be used.
     pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
         let sites = SiteTable::load(&config)?;
-        let (kept, tasks) = ResponseCache::start(config.cache.clone(), config.directory.as_deref());
+        let (kept, tasks) =
+            ResponseCache::start(config.cache.clone(), config.keys.directory.as_deref());
         let (sender, route) = watch::channel(ClientRoute::default());
         let shared = Arc::new(HttpShared {
             config,

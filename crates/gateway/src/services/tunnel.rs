@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::{InterceptConfig, TunnelConfig};
-use control::status::{GatewayStatus, TunnelStatus};
+use control::status::GatewayStatus;
 use pep::egress::EgressRules;
 use pep::routes::PacketPaths;
 use pep::traffic::{
@@ -175,21 +175,9 @@ impl Tunnel {
     /// Adds the tunnel's counters, and what its table has counted for the policies.
     fn add_status(&self, status: &mut GatewayStatus) {
         let counts = self.counts();
-        status.tunnel = Some(self.status(&counts));
-        policy::add_counts(&mut status.policies, &counts);
-    }
-
-    /// The tunnel's counters, with those of our table (`counts`).
-    fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
         let prohibited = counts.get(REFUSED).copied().unwrap_or(0);
-        let counters = &self.port.counters;
-        TunnelStatus {
-            to_hop: counters.packets_to_hop.get(),
-            from_hop: counters.packets_from_hop.get(),
-            prohibited,
-            foreign: counters.packets_foreign.get(),
-            dropped: counters.packets_dropped.get(),
-        }
+        status.tunnel = Some(self.port.counters.tunnel.status(prohibited));
+        policy::add_counts(&mut status.policies, &counts);
     }
 
     /// Connections and packets decided by each policy, and the number of prohibited packets.
@@ -313,8 +301,8 @@ impl TunnelPort {
             hop.send_packet(now, session, channel, bytes).ok()
         });
         match sent {
-            Some(()) => self.counters.packets_to_hop.increment(),
-            None => self.counters.packets_dropped.increment(),
+            Some(()) => self.counters.tunnel.to_hop.increment(),
+            None => self.counters.tunnel.dropped.increment(),
         }
     }
 
@@ -343,24 +331,24 @@ impl TunnelPort {
 impl PacketSink for TunnelPort {
     fn deliver(&self, session: SessionId, bytes: &[u8]) -> bool {
         let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
-            self.counters.packets_dropped.increment();
+            self.counters.tunnel.dropped.increment();
             return false;
         };
         // A terminal sends from its own networks only, and to those of others only with `mesh`.
         if !self.paths().permits(session, packet.source, packet.destination) {
             tracing::debug!(source = %packet.source, destination = %packet.destination, "not \
                                                                                          permitted");
-            self.counters.packets_foreign.increment();
+            self.counters.tunnel.foreign.increment();
             return false;
         }
         match self.device.device().send(bytes) {
             Ok(()) => {
-                self.counters.packets_from_hop.increment();
+                self.counters.tunnel.from_hop.increment();
                 true
             }
             Err(error) => {
                 tracing::debug!("cannot write to the tunnel's device: {error}");
-                self.counters.packets_dropped.increment();
+                self.counters.tunnel.dropped.increment();
                 false
             }
         }
@@ -472,7 +460,7 @@ mod tests {
     }
 
     fn counts(tunnel: &Tunnel) -> [u64; 4] {
-        let status = tunnel.status(&BTreeMap::new());
+        let status = tunnel.port.counters.tunnel.status(0);
         [status.to_hop, status.from_hop, status.foreign, status.dropped]
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use control::Counter;
 use os::Timer;
 use slacp::StreamOpening;
 use tcp::wire::packet::{self, IncomingPacket};
@@ -20,7 +21,7 @@ use units::{Instant, Machine};
 
 use super::flow::StackFlow;
 use super::mtu::PathMtus;
-use crate::figures::counters::{Counter, GatewayCounters};
+use crate::figures::counters::GatewayCounters;
 use crate::network::tun::LONGEST_PACKET;
 use crate::network::tun::port::DevicePort;
 use crate::process::clock;

@@ -232,27 +232,9 @@ fn demand(now: Instant, hop: &Hop) -> DemandStatus {
 }
 
 fn traffic(view: GatewayView<'_>) -> TrafficStatus {
-    let counters = view.counters;
-    TrafficStatus {
-        connections: counters.connections.get(),
-        closed: counters.closed.get(),
-        reset: counters.reset.get(),
-        failed: counters.failed.get(),
-        to_hop_bytes: counters.bytes_to_hop.get(),
-        from_hop_bytes: counters.bytes_from_hop.get(),
-        straight: counters.straight.get(),
-        up_bytes: counters.bytes_up.get(),
-        down_bytes: counters.bytes_down.get(),
-        urgent: counters.urgent.get(),
-        datagrams_sent: counters.datagrams_sent.get(),
-        datagrams_received: counters.datagrams_received.get(),
-        datagrams_ignored: view.hop.map_or(0, Hop::ignored),
-        datagrams_too_large: counters.too_large.get(),
-        socket_errors: counters.socket_errors.get(),
-        shared_keys: counters.shared_keys.get(),
-        resets: counters.reasons.all(),
-        compression: view.hop.map_or_else(CompressionStatus::default, compression),
-    }
+    let ignored = view.hop.map_or(0, Hop::ignored);
+    let compression = view.hop.map(compression).unwrap_or_default();
+    view.counters.traffic.status(ignored, view.counters.reasons.all(), compression)
 }
 
 fn compression(hop: &Hop) -> CompressionStatus {

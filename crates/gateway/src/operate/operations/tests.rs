@@ -203,8 +203,8 @@ async fn the_connections_that_moved_the_most_come_first() {
 #[tokio::test]
 async fn a_status_has_every_counter_in_its_place() {
     let (mut ops, counters) = (operations(), GatewayCounters::default());
-    counters.straight.add(3);
-    counters.closed.add(2);
+    counters.traffic.straight.add(3);
+    counters.traffic.closed.add(2);
     counters.reasons.count(slacp::ResetReason::Refused);
     let first = Registered::direct(Instant::ZERO, &counters, open());
     first.moved(Instant::ZERO, LegSide::Client, 700);

@@ -255,7 +255,7 @@ impl Predecessor {
 
 /// Directories that only one process can use.
 fn directories(config: &HubConfig) -> impl Iterator<Item = &Path> {
-    let cache = config.http.as_ref().and_then(|http| http.cache.as_ref()?.directory.as_deref());
+    let cache = config.http.as_ref().and_then(|http| http.keys.directory.as_deref());
     cache.into_iter().chain(config.bundles.as_ref().map(|bundles| &*bundles.store))
 }
 

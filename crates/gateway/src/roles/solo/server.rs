@@ -61,12 +61,12 @@ impl Server {
 
     /// Carries an intercepted connection, whose client was answered before the server.
     pub(super) async fn connect(self, accepted: AcceptedConnection) {
-        self.counters.connections.increment();
+        self.counters.traffic.connections.increment();
         let entry = Registered::direct(clock::now(), &self.counters, accepted.open);
         let leg = TcpLeg::new(accepted.socket);
         let connected = tokio::select! {
             connected = self.dial(accepted.open, &self.dialer) => connected,
-            _ = leg.failure() => return self.counters.failed.increment(),
+            _ = leg.failure() => return self.counters.traffic.failed.increment(),
         };
         match connected {
             Ok(dialled) => self.relay(leg, dialled, entry).await,
@@ -84,15 +84,15 @@ impl Server {
 
     /// Carries a connection whose client is answered after the server.
     pub(super) async fn answer(self, mut deferred: DeferredSyn) {
-        self.counters.connections.increment();
+        self.counters.traffic.connections.increment();
         let open = deferred.open();
         let entry = Registered::direct(clock::now(), &self.counters, open);
         match self.dial(open, &self.dialer).await {
             Ok(dialled) if deferred.reinject() => match deferred.socket().await {
                 Some(client) => self.relay(TcpLeg::new(client), dialled, entry).await,
-                None => self.counters.reset.increment(),
+                None => self.counters.traffic.reset.increment(),
             },
-            Ok(_) => self.counters.reset.increment(),
+            Ok(_) => self.counters.traffic.reset.increment(),
             Err(error) => {
                 self.count_failure(open, &error);
                 deferred.refuse(dial::reset_reason(&error));
@@ -102,12 +102,12 @@ impl Server {
 
     /// Carries a connection from the WAN side, whose host is answered after the server.
     pub(super) async fn admit(self, incoming: IncomingFlow) {
-        self.counters.connections.increment();
+        self.counters.traffic.connections.increment();
         let IncomingFlow { flow, open } = incoming;
         let entry = Registered::direct(clock::now(), &self.counters, open);
         let connected = tokio::select! {
             connected = self.dial(open, &self.inward) => connected,
-            _ = flow.failed() => return self.counters.failed.increment(),
+            _ = flow.failed() => return self.counters.traffic.failed.increment(),
         };
         match connected {
             Ok(dialled) => {
@@ -117,9 +117,9 @@ impl Server {
                 // The sender of a forged address never answers, and must not hold a server for long.
                 let connected = timeout(self.inward.timeout, flow.connected()).await;
                 if !matches!(connected, Ok(Ok(()))) {
-                    return self.counters.failed.increment();
+                    return self.counters.traffic.failed.increment();
                 }
-                self.counters.straight.increment();
+                self.counters.traffic.straight.increment();
                 relay::direct(flow, server, &[], entry, &self.counters).await;
             }
             Err(error) => {
@@ -130,14 +130,14 @@ impl Server {
     }
 
     async fn relay(&self, leg: TcpLeg, dialled: Dialled, entry: Registered<'_>) {
-        self.counters.straight.increment();
+        self.counters.traffic.straight.increment();
         let client = leg.with_quick_ack(self.quick_ack);
         let server = dialled.into_end(self.dialer.side.quick_ack);
         relay::direct(client, server, &[], entry, &self.counters).await;
     }
 
     fn count_failure(&self, open: StreamOpening, error: &io::Error) {
-        self.counters.failed.increment();
+        self.counters.traffic.failed.increment();
         self.counters.reasons.count(dial::reset_reason(error));
         tracing::debug!(destination = %open.destination, "not connected: {error}");
     }
@@ -189,8 +189,13 @@ mod tests {
     }
 
     fn outcome(counters: &GatewayCounters) -> [u64; 4] {
-        [&counters.connections, &counters.straight, &counters.closed, &counters.failed]
-            .map(|counter| counter.get())
+        [
+            &counters.traffic.connections,
+            &counters.traffic.straight,
+            &counters.traffic.closed,
+            &counters.traffic.failed,
+        ]
+        .map(|counter| counter.get())
     }
 
     #[tokio::test]
@@ -213,7 +218,8 @@ mod tests {
         let ((), (), reply) = tokio::join!(carried, serve, talk);
         assert_eq!(reply, b"hello");
         assert_eq!(outcome(&server.counters), [1, 1, 1, 0]);
-        let bytes = [server.counters.bytes_up.get(), server.counters.bytes_down.get()];
+        let bytes =
+            [server.counters.traffic.up_bytes.get(), server.counters.traffic.down_bytes.get()];
         assert_eq!((bytes, server.counters.live.count()), ([5, 5], 0));
     }
 

@@ -151,7 +151,7 @@ impl BundleNode {
     /// Opens the store. [`None`] if the disk fails: the gateway goes on without bundles.
     pub(super) fn open(config: BundlesConfig) -> Result<Option<Arc<Self>>, RunError> {
         let bundles = |problem: String| RunError::Bundles { problem };
-        if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
+        if let Some(inbox) = config.keys.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
             return Err(bundles(format!("`inbox`: {} is not a directory", inbox.display())));
         }
         let secure = config.tls.as_ref().map(PeerTls::load).transpose().map_err(bundles)?;
@@ -273,7 +273,7 @@ impl BundleNode {
             let node = self.clone();
             tasks.spawn(async move { node.join(join).await });
         }
-        let Some(directory) = self.config.inbox.clone().filter(|_| inbox) else { return };
+        let Some(directory) = self.config.keys.inbox.clone().filter(|_| inbox) else { return };
         loop {
             let arrived = self.agent().take_arrived(Some(self.config.file_service()));
             let Some(record) = arrived else { break };

@@ -40,9 +40,7 @@ fn config(node: &str, store: &Path, peers: &[(&str, NodeReach)]) -> BundlesConfi
         fragment: peers.iter().map(|_| Some(ByteCount::new(100_000))).collect(),
         reach: peers.iter().map(|(_, reach)| reach.clone()).collect(),
         store: store.to_owned(),
-        inbox: None,
         listen: None,
-        clients: Vec::new(),
         tls: None,
     }
 }

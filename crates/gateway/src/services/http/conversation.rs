@@ -111,7 +111,7 @@ impl HttpConnection {
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
         let counters = &*shared.upstreams.counters;
-        counters.connections.increment();
+        counters.traffic.connections.increment();
         let now = clock::now();
         let open = self.open.clone();
         let entry = match session(&shared.upstreams, *shared.route.borrow(), &open) {
@@ -120,12 +120,12 @@ impl HttpConnection {
         };
         match self.serve_requests(&entry).await {
             ConnectionState::Open | ConnectionState::Close => {
-                counters.closed.increment();
+                counters.traffic.closed.increment();
                 self.close().await;
             }
             ConnectionState::Plain => self.relay(entry).await,
             ConnectionState::Broken(reason) => {
-                counters.reset.increment();
+                counters.traffic.reset.increment();
                 counters.count_refusal(clock::now(), self.open.source.ip(), reason);
                 // The server need not wait for what the client has yet to hear.
                 self.upstream = None;
@@ -384,13 +384,13 @@ impl HttpConnection {
         let upstream = match self.take_or_open_upstream().await {
             Ok(upstream) => upstream,
             Err(reason) => {
-                counters.failed.increment();
+                counters.traffic.failed.increment();
                 return counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         };
         // Bytes that the server sent first, if it did.
         if self.client().write(upstream.inlet.bytes()).await.is_err() {
-            return counters.reset.increment();
+            return counters.traffic.reset.increment();
         }
         if self.secure.is_some() {
             return self.relay_secure(upstream).await;
@@ -425,11 +425,11 @@ impl HttpConnection {
         let counters = &*shared.upstreams.counters;
         match self.relay_decrypted(upstream).await {
             Ok(()) => {
-                counters.closed.increment();
+                counters.traffic.closed.increment();
                 self.close().await;
             }
             Err(reason) => {
-                counters.reset.increment();
+                counters.traffic.reset.increment();
                 counters.count_refusal(clock::now(), self.open.source.ip(), reason);
                 self.leg.reset_after_data().await;
             }

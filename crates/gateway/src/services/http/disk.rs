@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use control::Counter;
 use http_cache::{EntryId, ResponseRecord};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
@@ -19,7 +20,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use units::Instant;
 
-use crate::figures::counters::Counter;
 use crate::process::clock;
 
 /// A response body, shared by its readers.

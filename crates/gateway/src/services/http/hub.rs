@@ -125,12 +125,13 @@ impl HubHttp {
     pub(crate) fn new(config: HubHttpConfig) -> Result<Self, String> {
         let connector = OnceLock::new();
         // An unusable file must fail the start, not the first request.
-        if let Some(path) = &config.authorities {
+        if let Some(path) = &config.keys.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
+        let directory = config.keys.directory.as_deref();
         Ok(Self(Arc::new(HubHttpState {
             pool: ConnectionPool::default(),
-            store: config.cache.map(HubStore::start),
+            store: config.cache.map(|cache| HubStore::start(cache, directory)),
             connector,
             distrusted: Arc::default(),
         })))
@@ -167,7 +168,7 @@ impl HubHttp {
         let job = Arc::new(job);
         let counters = &*job.counters;
         let stream = &job.stream;
-        counters.connections.increment();
+        counters.traffic.connections.increment();
         self.0.pool.exchanges.increment();
         let open = job.open.clone();
         let origin = job.admission.origin;
@@ -178,9 +179,9 @@ impl HubHttp {
             reason = stream.reset_by_peer() => Err(reason),
         };
         match done {
-            Ok(()) => counters.closed.increment(),
+            Ok(()) => counters.traffic.closed.increment(),
             Err(reason) => {
-                counters.failed.increment();
+                counters.traffic.failed.increment();
                 counters.reasons.count(reason);
                 stream.abandon(reason);
             }

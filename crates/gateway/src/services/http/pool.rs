@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use control::Counter;
 use tokio::net::TcpStream;
 use units::Instant;
 
 use super::secure::TlsConnection;
 use super::wire::WireEnd;
-use crate::figures::counters::Counter;
 
 /// Limit of idle connections to one server.
 const MAX_PER_SERVER: usize = 8;

@@ -98,7 +98,8 @@ impl SiteTable {
             by_host.extend(hosts.iter().map(|host| (host.clone(), acceptor.clone())));
         }
         let is_used = !by_host.is_empty();
-        let connector = is_used.then(|| connector(config.authorities.as_deref())).transpose()?;
+        let connector =
+            is_used.then(|| connector(config.keys.authorities.as_deref())).transpose()?;
         Ok(Self { ports: config.tls_ports.clone(), by_host, connector, distrusted: Arc::default() })
     }
 
@@ -204,14 +205,14 @@ mod tests {
         let size = ByteCount::new(100_000);
         let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
         let files = TlsFiles { certificate: certificate.clone(), key };
+        let mut keys = HttpSection::default();
+        keys.authorities = Some(certificate.clone());
         let config = HttpConfig {
-            keys: HttpSection::default(),
+            keys,
             ports: vec![80],
             cache: CacheConfig { limits, stale: Duration::ZERO },
-            directory: None,
             sites: vec![SiteConfig { hosts: vec![HOST.to_owned()], files }],
             tls_ports: vec![443],
-            authorities: Some(certificate.clone()),
         };
         let sites = SiteTable::load(&config).unwrap();
         (folder, sites, certificate)

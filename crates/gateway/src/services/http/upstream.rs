@@ -164,7 +164,7 @@ async fn connect_directly(
     for address in addresses {
         match upstreams.dialer.connect(address, None, open.dscp).await {
             Ok(socket) => {
-                upstreams.counters.straight.increment();
+                upstreams.counters.traffic.straight.increment();
                 // Fails if the server has reset the connection; reading will notice.
                 let _ = socket_options::prepare(&socket, &upstreams.counters.keepalive);
                 return Ok(socket);

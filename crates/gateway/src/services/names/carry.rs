@@ -50,7 +50,7 @@ pub(super) async fn carry(
 ) {
     let upstreams = &carrier.upstreams;
     let counters = &*upstreams.counters;
-    counters.connections.increment();
+    counters.traffic.connections.increment();
     let leg = TcpLeg::new(socket);
     let by_name = matches!(open.destination, Destination::Name(..));
     let session = route.hub.filter(|hub| !by_name || upstreams.hop.peer_resolves(*hub));
@@ -92,12 +92,12 @@ async fn connect_directly(
         };
         match connected {
             Ok(server) => {
-                counters.straight.increment();
+                counters.traffic.straight.increment();
                 return relay::direct(leg, TcpLeg::new(server), first, entry, counters).await;
             }
             Err(error) => why = Some(reset_reason(&error)),
         }
     }
-    counters.failed.increment();
+    counters.traffic.failed.increment();
     why.into_iter().for_each(|why| counters.reasons.count(why));
 }

@@ -203,7 +203,7 @@ impl ResolverDriver {
             resolver: Arc::new(Mutex::new(Resolver::new(config.names.clone()))),
             questions,
             route,
-            servers: Arc::new(ResolverList::new(config.servers.clone(), own.clone())),
+            servers: Arc::new(ResolverList::new(config.keys.servers.to_vec(), own.clone())),
             config: Arc::new(config),
             own,
             carrier,
@@ -569,16 +569,7 @@ mod tests {
             pool: Some(PoolConfig { prefixes, time: Duration::from_secs(3600) }),
             canary: false,
         };
-        DnsConfig {
-            keys: config::DnsSection::default(),
-            names,
-            intercept: true,
-            bypass: Vec::new(),
-            listen: Vec::new(),
-            secure: None,
-            clients: Vec::new(),
-            servers: Vec::new(),
-        }
+        DnsConfig { keys: config::DnsSection::default(), names, intercept: true, secure: None }
     }
 
     /// The address that a client gets for a new name at once.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{HubDnsConfig, PermittedTerminal};
+use config::{HubDnsSection, PermittedTerminal};
 use control::status::{DnsStatus, GatewayStatus};
 use names::{addresses_in, question_for};
 use pep::admission::SlotShare;
@@ -51,12 +51,12 @@ pub(crate) fn asker(
 }
 
 impl HubResolver {
-    pub(crate) fn new(config: HubDnsConfig, counters: Arc<GatewayCounters>) -> Self {
+    pub(crate) fn new(keys: &HubDnsSection, counters: Arc<GatewayCounters>) -> Self {
         Self {
-            servers: Arc::new(ResolverList::new(config.servers, Vec::new())),
+            servers: Arc::new(ResolverList::new(keys.servers.to_vec(), Vec::new())),
             questions: WorkSlots::new(MAX_QUESTIONS),
             lookups: WorkSlots::new(MAX_LOOKUPS),
-            share: SlotShare::of_group(config.keys.questions.count()),
+            share: SlotShare::of_group(keys.questions.count()),
             counters,
         }
     }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::permitted;
-    use config::{HubDnsSection, Number};
+    use config::Number;
 
     #[test]
     fn each_client_of_a_terminal_has_a_share_of_its_own() {
@@ -176,8 +176,8 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let mut keys = HubDnsSection::default();
         keys.questions = Number::new(4).unwrap();
-        let config = HubDnsConfig { keys, servers: vec![server.local_addr().unwrap()] };
-        let names = HubResolver::new(config, Arc::default());
+        keys.servers = vec![server.local_addr().unwrap()].into();
+        let names = HubResolver::new(&keys, Arc::default());
         let client = SlotAsker {
             group: PublicKey([1; 32]),
             client: [10, 0, 0, 1].into(),

@@ -42,7 +42,7 @@ impl ResolverSockets {
             redirected: Vec::new(),
             listeners: Vec::new(),
         };
-        for address in &config.listen {
+        for address in config.keys.listen.iter() {
             let failed = |cause| RunError::Listen { address: *address, cause };
             let udp = DnsSocket::listen(*address).map_err(failed)?;
             let tcp = presence::listen(udp.address()).map_err(failed)?;
@@ -114,13 +114,13 @@ fn rules(
     let pool = config.names.pool.as_ref().map_or(&[][..], |pool| &pool.prefixes);
     // Clients of `listen` are intercepted only if they may get pool addresses, whose connections
     // must come here.
-    let here = config.listen.iter().filter(|at| at.port() == PORT && !pool.is_empty());
+    let here = config.keys.listen.iter().filter(|at| at.port() == PORT && !pool.is_empty());
     let wanted = config.intercept || !pool.is_empty();
     wanted.then(|| NameRules {
         connections,
         questions,
         pool: pool.to_vec(),
-        bypass: config.bypass.clone(),
+        bypass: config.keys.bypass.to_vec(),
         listen: here.map(SocketAddr::ip).filter(|address| !address.is_unspecified()).collect(),
         answering: asking,
         intercept: config.intercept,

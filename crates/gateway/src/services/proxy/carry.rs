@@ -112,7 +112,7 @@ pub(super) async fn carry(
     upstream: ProxyUpstream,
     arriving: ArrivingConnection,
 ) {
-    upstream.counters.connections.increment();
+    upstream.counters.traffic.connections.increment();
     let ProxyClient { leg, source, dscp, request } = client;
     let open = StreamOpening { destination: request.destination, source, dscp };
     let client = PendingClient {
@@ -139,7 +139,7 @@ pub(super) async fn reject(client: ProxyClient, upstream: ProxyUpstream) {
 }
 
 async fn fail(leg: TcpLeg, dialect: ProxyProtocol, reason: ResetReason, upstream: &ProxyUpstream) {
-    upstream.counters.failed.increment();
+    upstream.counters.traffic.failed.increment();
     refuse(leg, &dialect.answer(Err(reason))).await;
 }
 
@@ -196,7 +196,7 @@ impl PendingClient {
                     Err(why) => reason = why,
                 },
                 // The client has left.
-                _ = self.leg.failure() => return upstream.counters.failed.increment(),
+                _ = self.leg.failure() => return upstream.counters.traffic.failed.increment(),
             }
         }
         fail(self.leg, self.dialect, reason, upstream).await;
@@ -238,11 +238,11 @@ impl PendingClient {
             let dialled = tokio::select! {
                 dialled = upstream.dialer.reach(destination, None, self.open.dscp) => dialled,
                 // The client has left.
-                _ = self.leg.failure() => return upstream.counters.failed.increment(),
+                _ = self.leg.failure() => return upstream.counters.traffic.failed.increment(),
             };
             match dialled {
                 Ok(dialled) => {
-                    upstream.counters.straight.increment();
+                    upstream.counters.traffic.straight.increment();
                     let server = dialled.into_end(upstream.dialer.side.quick_ack);
                     if self.answer_connected().await.is_ok() {
                         let client = self.leg.with_quick_ack(upstream.quick_ack);

@@ -190,7 +190,7 @@ async fn without_a_hop_a_client_is_not_let_to_this_machines_own_services() {
     let (reply, mut client, counters) = go_straight(&request).await;
     assert_eq!(reply[..2], [5, 2]);
     assert_eq!(read_all(&mut client).await.unwrap(), b"");
-    assert_eq!(counters.failed.get(), 1);
+    assert_eq!(counters.traffic.failed.get(), 1);
 }
 
 #[tokio::test]

@@ -5,12 +5,12 @@
 //! the same as in a terminal's cache: the address or name of the connection, and the host.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 use std::sync::Arc;
 
-use config::HubCacheConfig;
 use http_cache::{
-    BodyFraming, CacheKey, CacheStats, CachedResponse, ForwardedRequest, RequestAction,
-    RequestHead, ResponseAction, ResponseHead,
+    BodyFraming, CacheConfig, CacheKey, CacheStats, CachedResponse, ForwardedRequest,
+    RequestAction, RequestHead, ResponseAction, ResponseHead,
 };
 use slacp::{PublicKey, ResetReason};
 use tokio::task::AbortHandle;
@@ -66,8 +66,8 @@ impl Drop for HubStore {
 }
 
 impl HubStore {
-    pub(super) fn start(config: HubCacheConfig) -> Self {
-        let (kept, tasks) = ResponseCache::start(config.cache, config.directory.as_deref());
+    pub(super) fn start(config: CacheConfig, directory: Option<&Path>) -> Self {
+        let (kept, tasks) = ResponseCache::start(config, directory);
         Self { kept, tasks }
     }
 
@@ -241,7 +241,7 @@ mod tests {
     use std::time::Duration;
 
     use config::HubHttpConfig;
-    use http_cache::{CacheConfig, ParsedHead, StoreLimits};
+    use http_cache::{ParsedHead, StoreLimits};
     use slacp::{Destination, StreamOpening};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -260,7 +260,7 @@ mod tests {
         let size = ByteCount::new(100_000);
         let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
         let cache = CacheConfig { limits, stale: Duration::ZERO };
-        HubStore::start(HubCacheConfig { cache, directory: None })
+        HubStore::start(cache, None)
     }
 
     /// What a terminal asks of a server, and does not wait for.
@@ -314,8 +314,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut hops = Hops::new();
         let job = abandoned(&mut hops, listener.local_addr().unwrap());
-        let config =
-            HubHttpConfig { keys: HubHttpSection::default(), cache: None, authorities: None };
+        let config = HubHttpConfig { keys: HubHttpSection::default(), cache: None };
         let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
         let ParsedHead::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         else {
