@@ -308,11 +308,7 @@ impl SentPackets {
 
     /// The send time of the first outstanding packet after the largest acknowledged one.
     pub(crate) fn oldest_after_acked(&self) -> Option<Instant> {
-        let acked = usize::try_from(self.acked_end.saturating_sub(self.first)).ok()?;
-        self.slots.iter().skip(acked).find_map(|slot| match slot {
-            PacketSlot::Outstanding(record) => Some(self.records[*record].time),
-            _ => None,
-        })
+        self.outstanding_from(self.acked_end).next().map(|(_, packet)| packet.time)
     }
 
     /// Removes the packets that the peer has received. The work is bounded by the number of ranges
@@ -566,11 +562,24 @@ impl SentPackets {
         cargo
     }
 
-    /// Stream data and control frames of all outstanding packets, for another link: first those of
-    /// packets that have arrived according to an acknowledgement over that link, then the rest, to
-    /// be resent. Packets of channels are left to the loss detection, because they are
-    /// retransmitted only once.
-    pub(crate) fn outstanding_contents(&self, ack: Option<&AckFrame>) -> [Vec<SentContent>; 2] {
+    /// The outstanding packets numbered `from` or later.
+    fn outstanding_from(&self, from: u64) -> impl Iterator<Item = (u64, &SentPacket)> {
+        let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let slots = (self.first..).zip(&self.slots).skip(skipped);
+        slots.filter_map(|(number, slot)| match slot {
+            PacketSlot::Outstanding(record) => Some((number, &self.records[*record])),
+            _ => None,
+        })
+    }
+
+    /// Stream data and control frames of all outstanding packets numbered `from` or later, for another
+    /// link: first those of packets that have arrived according to an acknowledgement over that link,
+    /// then the rest, to be resent.
+    pub(crate) fn outstanding_contents(
+        &self,
+        from: u64,
+        ack: Option<&AckFrame>,
+    ) -> [Vec<SentContent>; 2] {
         let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(AckFrame::ranges).collect();
         // In ascending order, for the binary search.
         ranges.reverse();
@@ -578,16 +587,10 @@ impl SentPackets {
             let next = ranges.partition_point(|range| range.end <= number);
             ranges.get(next).is_some_and(|range| range.contains(&number))
         };
-        let moves = |cargo: &&SentContent| {
-            matches!(cargo, SentContent::Stream { .. } | SentContent::Control(_))
-        };
         let mut found = [Vec::new(), Vec::new()];
-        for (number, slot) in (self.first..).zip(&self.slots) {
-            if let PacketSlot::Outstanding(record) = slot {
-                let packet = &self.records[*record];
-                let side = usize::from(!has(number));
-                found[side].extend(packet.contents.iter().filter(moves).cloned());
-            }
+        for (number, packet) in self.outstanding_from(from) {
+            let side = usize::from(!has(number));
+            found[side].extend(packet.contents.iter().filter(|cargo| is_movable(cargo)).cloned());
         }
         found
     }
@@ -640,6 +643,12 @@ impl SentPackets {
             self.bytes
         );
     }
+}
+
+/// Returns `true` for cargo that another link may carry. Packets of channels are left to the loss
+/// detection, because they are retransmitted only once.
+fn is_movable(cargo: &SentContent) -> bool {
+    matches!(cargo, SentContent::Stream { .. } | SentContent::Control(_))
 }
 
 /// Returns `true` if one of the ranges (highest first) contains the number.

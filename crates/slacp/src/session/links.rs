@@ -268,6 +268,7 @@ impl Session {
         self.update_reachability(now);
         for (number, (path, turn)) in self.paths.iter_mut().zip(turns).enumerate() {
             path.set_turn(turn, others_of(&views, number), working);
+            path.release_stranded(&mut self.shared, now);
         }
     }
 

@@ -173,6 +173,15 @@ impl Net {
         self.now = end;
     }
 
+    /// Lets time pass in which neither side has the processor. Afterwards timers come first, then datagrams.
+    pub fn freeze(&mut self, time: Duration) {
+        self.now += time;
+        for side in [TERMINAL, HUB] {
+            self.hosts[side].handle_timeout(self.now);
+            self.transmit(side);
+        }
+    }
+
     /// Runs until that holds, for at most so many seconds.
     pub fn run_until(&mut self, seconds: f64, holds: impl Fn(&Self) -> bool) {
         let end = self.now + Duration::from_secs_f64(seconds);

@@ -116,6 +116,41 @@ fn a_session_survives_the_loss_of_all_links() {
     assert_eq!(net.hosts[TERMINAL].lost_flows, 0);
 }
 
+/// What is in flight on a link that stays away must not wait for it.
+#[test]
+fn the_first_link_that_comes_back_carries_what_the_other_has_lost() {
+    let unlike = [Kind::geo(), Kind::leo()];
+    // Of two like links, the second carries what the first has lost, until it counts as lost too.
+    let alike = [Kind::leo(); 2];
+    for (kinds, lost) in [(unlike, 0), (unlike, 1), (alike, 0), (alike, 1)] {
+        let mut net = Net::connected(&kinds, &[Plan::new(100, 20 * MB)], 15);
+        net.open_all();
+        net.run_until(60.0, |net| net.received() > 5 * MB);
+        net.cut(lost, Duration::from_secs(1000));
+        net.cut(1 - lost, Duration::from_secs(10));
+        net.run_for(Duration::from_secs(10));
+        net.run_until(20.0, Net::is_over);
+        assert_eq!((net.received(), net.hosts[TERMINAL].lost_flows), (20 * MB, 0));
+    }
+}
+
+/// Mistake: the link counts as in an outage before it was ever doubted, and keeps what is in flight on it.
+#[test]
+fn a_link_that_is_lost_while_both_sides_are_starved_costs_no_more_than_that_time() {
+    for link in [GEO, LEO] {
+        let plan = Plan::new(100, 20 * MB);
+        let mut net = Net::connected(&[Kind::geo(), Kind::leo()], &[plan], 16);
+        net.open_all();
+        net.run_until(60.0, |net| net.received() > 8 * MB);
+        net.restart_clock();
+        net.cut(link, Duration::from_secs(1000));
+        let starved = Duration::from_millis(2500);
+        net.freeze(starved);
+        net.run_until(30.0, Net::is_over);
+        assert!(net.stall <= starved + LONGEST_STALL, "link {link}: {:?}", net.stall);
+    }
+}
+
 #[test]
 fn a_link_that_reorders_delivers_everything() {
     let mut net = Net::connected(&[Kind::geo(), Kind::leo()], &[Plan::new(100, 10 * MB)], 5);

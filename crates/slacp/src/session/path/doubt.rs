@@ -67,16 +67,27 @@ impl SessionPath {
         now: Instant,
         ack: Option<&AckFrame>,
     ) {
-        if let Some(membership) = &mut self.membership {
-            (membership.reroute_at, membership.wants_report) = (None, false);
-        }
-        let [arrived, rest] = self.sender.sent.outstanding_contents(ack);
+        let Some(membership) = &mut self.membership else { return };
+        (membership.reroute_at, membership.wants_report) = (None, false);
+        let from = core::mem::replace(&mut membership.rerouted, self.sender.sent.next_number());
+        let [arrived, rest] = self.sender.sent.outstanding_contents(from, ack);
         for cargo in arrived {
             if let SentContent::Stream { stream, range, fin, .. } = cargo {
                 shared.streams.on_acknowledged(now, stream, range, fin);
             }
         }
         rest.into_iter().for_each(|cargo| self.resend(shared, now, cargo));
+    }
+
+    /// Sends what is in flight on this link over the others if this one does not work and they do. A doubt in
+    /// time has done so already, unless no other link worked then, or the outage began before the doubt.
+    pub(in crate::session) fn release_stranded(&mut self, shared: &mut SharedState, now: Instant) {
+        let Some(membership) = &self.membership else { return };
+        let is_new = membership.rerouted < self.sender.sent.next_number();
+        let waits = membership.reroute_at.is_some();
+        if is_new && !waits && membership.other_links.is_some() && !self.is_working() {
+            self.reroute_cargo(shared, now, None);
+        }
     }
 
     /// Handles LINK ASKS: the peer wants an acknowledgement of another link's packets.
@@ -131,7 +142,8 @@ impl SessionPath {
 
     /// Sends the data in flight on this link, which is removed, over the others.
     pub(in crate::session) fn abandon_cargo(&mut self, shared: &mut SharedState, now: Instant) {
-        let [_, rest] = self.sender.sent.outstanding_contents(None);
+        let from = self.membership.as_ref().map_or(0, |membership| membership.rerouted);
+        let [_, rest] = self.sender.sent.outstanding_contents(from, None);
         rest.into_iter().for_each(|cargo| self.resend(shared, now, cargo));
     }
 

@@ -41,6 +41,8 @@ pub(in crate::session) struct LinkMembership {
     /// Deadline of the peer's answer about a doubted link: then all that is in flight on it is sent
     /// on the others.
     pub(super) reroute_at: Option<Instant>,
+    /// Packets below this number, if they are outstanding, were sent on the others already.
+    pub(super) rerouted: u64,
     /// The peer is to be asked, over another link, which packets have arrived on this one.
     pub(super) wants_report: bool,
     /// The links whose packets the peer asks about over this one, as a bit mask.
@@ -256,6 +258,7 @@ impl LinkMembership {
             doubted: false,
             other_links: None,
             reroute_at: None,
+            rerouted: 0,
             wants_report: false,
             report_requests: 0,
             peer_report: None,
