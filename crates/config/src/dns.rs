@@ -195,6 +195,7 @@ pub(crate) fn terminal(
             real: raw.real.into_iter().map(|domain| domain.0).collect(),
             pool,
             canary: raw.canary,
+            hides_http_3: false,
         },
         intercept,
         bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),
