@@ -20,8 +20,8 @@ use pep::accounting::TrafficUsage;
 use pep::admission::{BypassHistory, BypassReason};
 use serde::{Deserialize, Serialize};
 pub use services::{
-    BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
-    TunnelStatus,
+    BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, RefusalStatus,
+    StackStatus, TunnelStatus,
 };
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
@@ -181,6 +181,9 @@ pub struct InterceptionStatus {
     /// are answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<UnansweredStatus>,
+    /// Packets that policies refuse; `None` if no policy does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<RefusalStatus>,
 }
 
 /// Clients whose redirected SYNs were never answered.
@@ -216,6 +219,7 @@ impl From<BypassHistory> for InterceptionStatus {
             since_s: history.since.as_secs_f64(),
             bypassed: history.bypasses.into_iter().map(row).collect(),
             unanswered: None,
+            refusals: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! and routes ([`routing`]), and removes everything when it is dropped. [`intake`] switches it on while
 //! connections can be carried. With deferred answers ([`deferral`]) the table drops each SYN and copies it
 //! to [`syn_tap`]. [`answer_tap`] copies redirected SYNs and the answers to them, so that the gateway
-//! notices SYNs that stay unanswered. [`rule`] and [`nft_table`] also build the tables of the tunnel.
+//! notices SYNs that stay unanswered. [`refuser`] answers what policies refuse. [`rule`] and [`nft_table`] also build the tables of the tunnel.
 
 pub(crate) mod answer_tap;
 pub(crate) mod bridges;
@@ -19,6 +19,7 @@ pub(crate) mod nft_table;
 pub(crate) mod own;
 mod packet_log;
 pub(crate) mod policy;
+pub(crate) mod refuser;
 pub(crate) mod routing;
 pub(crate) mod rule;
 pub(crate) mod slot;

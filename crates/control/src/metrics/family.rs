@@ -222,6 +222,7 @@ fn bypass(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Resu
         "Clients that pass unaccelerated because their redirected SYNs were never answered",
         unanswered as f64,
     )?;
+    families.table(interception.refusals.as_ref())?;
     let reason = |why: pep::admission::BypassReason| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();

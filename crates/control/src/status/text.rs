@@ -48,6 +48,9 @@ impl GatewayStatus {
                 let passing = format!("{clients} clients pass unaccelerated: {suspects}");
                 row(text, "unanswered", &passing);
             }
+            if let Some(refusals) = &interception.refusals {
+                row(text, "refused", &services::refusals(refusals));
+            }
         }
         self.policies.iter().for_each(|each| row(text, "policy", &policy(each)));
     }

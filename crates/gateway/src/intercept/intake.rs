@@ -219,10 +219,11 @@ impl Intake {
         let clients = self.answers.clients() as u64;
         let unanswered =
             (clients > 0).then(|| UnansweredStatus { clients, suspects: self.suspects.clone() });
-        InterceptionStatus { unanswered, ..self.bypass.history(now).into() }
+        let refusals = self.interception.refusals();
+        InterceptionStatus { unanswered, refusals, ..self.bypass.history(now).into() }
     }
 
-    /// Number of connections decided by each policy.
+    /// Number of connections and datagrams decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.interception.counts()
     }
