@@ -270,7 +270,8 @@ pub(crate) fn hub<E: Display>(
     let needs_networks = !elsewhere && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
     let bypass = intercept::bypass(raw.intercept.as_ref());
-    let choice = PolicyActions { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
+    let split = raw.intercept.is_some();
+    let choice = PolicyActions { split, refuse: split, tunnel: shared.tunnel.is_some() };
     Ok(HubConfig {
         identity: shared.identity,
         next_identity,

@@ -177,7 +177,7 @@ macro_rules! keys_of_a_pair {
             /// [Classes](traffic.md#classes).
             #[serde(default)]
             pub(crate) class: Vec<$crate::traffic::classes::ClassSection>,
-            /// Rules that split, tunnel or bypass traffic; the first match decides. By default TCP is split, and
+            /// Rules that split, tunnel, bypass or refuse traffic; the first match decides. By default TCP is split, and
             /// everything else takes the tunnel if there is one. See [Policies](traffic.md#policies).
             #[serde(default)]
             pub(crate) policy: Vec<$crate::traffic::policies::PolicySection>,

@@ -78,7 +78,7 @@ pub(crate) struct SoloKeys {
     /// proxy](proxy.md).
     #[schemars(extend("x-restart" = true))]
     pub(crate) proxy: Option<ProxySection>,
-    /// Rules that split or bypass traffic; the first match decides. By default all TCP is split. See
+    /// Rules that split, bypass or refuse traffic; the first match decides. By default all TCP is split. See
     /// [Policies](traffic.md#policies).
     #[serde(default)]
     pub(crate) policy: Vec<PolicySection>,
@@ -260,7 +260,8 @@ pub(crate) fn read(
         keepalive: raw.keepalive,
         log: raw.log,
     };
-    let choice = PolicyActions { split: intercept.is_some() || accepts, tunnel: false };
+    let refuse = intercept.is_some();
+    let choice = PolicyActions { split: refuse || accepts, refuse, tunnel: false };
     Ok(SoloConfig {
         operation: operation.read(place, file)?,
         policies: policies::read(place, bypass, raw.policy, choice)?,

@@ -30,7 +30,7 @@ use crate::traffic::{egress, policies};
 use crate::values::hub_address::{HubAddress, TcpAddress};
 use crate::values::identity::public_key;
 use crate::values::source::{ConfigFile, KeySource};
-use crate::values::{HubOrderChoice, PublicKeyText};
+use crate::values::{HubOrderChoice, PublicKeyText, QuicChoice};
 
 /// A further hub of a terminal.
 #[derive(Deserialize, JsonSchema)]
@@ -93,6 +93,11 @@ keys_of_a_pair! {
         /// Destinations behind this terminal that the hub's side and other terminals may reach; nothing without this
         /// section. See [Limit what can be reached](access.md).
         pub(crate) accept: Option<AcceptSection>,
+        /// New QUIC flows to port 443 (HTTP/3) that no policy matches: `"tcp"` refuses them, so that browsers go on
+        /// with HTTP/2 at once, which is accelerated, and hides HTTP/3 in DNS answers; `"carry"` takes them through
+        /// the tunnel; `"pass"` leaves them alone. Without it they are like all other traffic. See
+        /// [QUIC](traffic.md#quic).
+        pub(crate) quic: Option<QuicChoice>,
         /// Answers to clients' DNS queries, from a cache or through the hub, which needs a section `[dns]` too;
         /// otherwise queries are left alone. See [Resolve names](names.md).
         #[schemars(extend("x-restart" = true))]
@@ -147,8 +152,8 @@ pub struct TerminalConfig {
     pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: TrafficClasses,
-    /// Policies of splitting, tunnelling and bypassing; the first match decides. Key `intercept.bypass`,
-    /// then sections `[[policy]]`.
+    /// Policies of splitting, tunnelling, bypassing and refusing; the first match decides. Key
+    /// `intercept.bypass`, then sections `[[policy]]`, then key `quic`.
     pub policies: Vec<TrafficPolicy>,
 }
 
@@ -194,8 +199,16 @@ pub(crate) fn terminal<E: Display>(
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
     let (intercept, proxy) = intercept::read(place, raw.intercept, raw.proxy, needs_interception)?;
-    let choice = PolicyActions { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
-    let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
+    let split = intercept.is_some();
+    let choice = PolicyActions { split, refuse: split, tunnel: shared.tunnel.is_some() };
+    let mut policies = policies::read(place, bypass, raw.policy, choice)?;
+    if let Some(quic) = raw.quic {
+        policies::add_quic(place, &mut policies, quic, choice)?;
+    }
+    let mut dns = raw.dns.map(|raw| dns::terminal(place, raw, split)).transpose()?;
+    if let Some(dns) = &mut dns {
+        dns.names.hides_http_3 = raw.quic == Some(QuicChoice::Tcp);
+    }
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
     let bundles = raw.bundles.map(|raw| bundles::terminal(place, raw)).transpose()?;
     shared.link.bundles = bundles.is_some();
@@ -217,7 +230,7 @@ pub(crate) fn terminal<E: Display>(
         operation: shared.operation,
         tunnel: shared.tunnel,
         classes: shared.classes,
-        policies: policies::read(place, bypass, raw.policy, choice)?,
+        policies,
     })
 }
 

@@ -709,6 +709,54 @@ fn policies_come_in_order_and_the_bypass_before_them() {
 }
 
 #[test]
+fn the_treatment_of_quic_is_the_last_policy() {
+    let with = |quic: &str, sections: &str| {
+        let text = format!("quic = {quic:?}\n{}{sections}", terminal_with("", ""));
+        terminal(&text).map_err(|error| error.to_string())
+    };
+    let exempt = "[[policy]]\nto = [\"192.0.2.0/24\"]\naction = \"bypass\"\n";
+    for (quic, action) in [("tcp", PolicyAction::Refuse), ("pass", PolicyAction::Bypass)] {
+        let config = with(quic, exempt).unwrap();
+        let [first, last] = &config.policies[..] else { panic!("{:?}", config.policies) };
+        assert_eq!((&*first.name, &*last.name, last.action), ("1", "quic", action));
+        assert!(last.only_quic && !first.only_quic);
+    }
+    let carried = with("carry", "[tunnel]\n").unwrap();
+    assert_eq!(carried.policies, [], "as without the key");
+    for (quic, sections, expected) in [
+        ("carry", "", "section [tunnel]"),
+        ("udp", "", "carry"),
+        ("tcp", "[[policy]]\nname = \"all\"\naction = \"bypass\"\n", "policy \"all\""),
+        ("pass", "[[policy]]\nname = \"quic\"\nports = [1]\naction = \"bypass\"\n", "\"quic\""),
+    ] {
+        let error = with(quic, sections).unwrap_err();
+        assert!(error.contains("quic") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn where_quic_is_refused_names_have_no_http_3() {
+    for (quic, hides) in [("quic = \"tcp\"\n", true), ("quic = \"pass\"\n", false), ("", false)] {
+        let config = terminal(&format!("{quic}{}[dns]\n", terminal_with("", ""))).unwrap();
+        assert_eq!(config.dns.unwrap().names.hides_http_3, hides, "{quic}");
+    }
+}
+
+#[test]
+fn what_is_not_intercepted_cannot_be_refused() {
+    let proxy = terminal_with(INTERCEPT, "[proxy]\nlisten = \"127.0.0.1:1080\"\n");
+    let error = terminal(&(String::from("quic = \"tcp\"\n") + &proxy)).unwrap_err().to_string();
+    assert!(error.contains("quic = \"tcp\"") && error.contains("[intercept]"), "{error}");
+    let networks = format!("key = \"{PUBLIC}\"\nnetworks = [\"10.1.0.0/16\"]\n");
+    let refuse = "[tunnel]\n[[policy]]\nports = [22]\naction = \"refuse\"\n";
+    let text = hub_with(&format!("key = \"{PUBLIC}\"\n"), &(networks + refuse));
+    let error = hub(&text).unwrap_err().to_string();
+    assert!(error.contains("action = \"refuse\"") && error.contains("[intercept]"), "{error}");
+    let text = INTERCEPT.to_owned() + "[[policy]]\nports = [22]\naction = \"refuse\"\n";
+    assert_eq!(solo(&text).unwrap().policies[0].action, PolicyAction::Refuse);
+}
+
+#[test]
 fn a_bad_policy_is_a_one_line_error() {
     let policy = |keys: &str| format!("[[policy]]\naction = \"bypass\"\n{keys}\n");
     let all_first = policy("") + &policy("ports = [22]");
@@ -728,6 +776,7 @@ fn a_bad_policy_is_a_one_line_error() {
             "[[policy]]\nports = [\"udp/443\"]\naction = \"split\"",
             &["policy.0.action = \"split\"", "only TCP"],
         ),
+        ("[[policy]]\naction = \"reject\"", &["policy.0.action = \"reject\"", "\"refuse\""]),
         (&twice, &["policy.1.name = \"2\"", "no earlier"]),
         (&all_first, &["policy.1.name = \"2\"", "\"1\", which matches everything"]),
         (&policy(&many), &["policy = 1600 rules", "at most 1000"]),

@@ -165,6 +165,7 @@ pub(crate) enum Action {
     Split,
     Tunnel,
     Bypass,
+    Refuse,
 }
 
 impl From<Action> for pep::traffic::PolicyAction {
@@ -173,7 +174,29 @@ impl From<Action> for pep::traffic::PolicyAction {
             Action::Split => Self::Split,
             Action::Tunnel => Self::Tunnel,
             Action::Bypass => Self::Bypass,
+            Action::Refuse => Self::Refuse,
         }
+    }
+}
+
+/// Treatment of new QUIC flows to web servers.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum QuicChoice {
+    Tcp,
+    Carry,
+    Pass,
+}
+
+/// The value as written.
+impl fmt::Display for QuicChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "\"tcp\"",
+            Self::Carry => "\"carry\"",
+            Self::Pass => "\"pass\"",
+        })
     }
 }
 

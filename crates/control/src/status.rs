@@ -21,8 +21,8 @@ use pep::accounting::TrafficUsage;
 use pep::admission::{BypassHistory, BypassReason};
 use serde::{Deserialize, Serialize};
 pub use services::{
-    BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
-    TunnelCounters, TunnelStatus,
+    BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, RefusalStatus,
+    StackStatus, TunnelCounters, TunnelStatus,
 };
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
@@ -187,6 +187,9 @@ table_of_figures! {
         /// are answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unanswered: Option<UnansweredStatus> => gauge("skyhop_unanswered_clients", "Clients that pass unaccelerated because their redirected SYNs were never answered"), number_unanswered;
+        /// Packets that policies refuse; `None` if no policy does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refusals: Option<RefusalStatus>;
         /// Interfaces that another gateway of this machine intercepts as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         shared: Vec<SharedInterface>;
@@ -258,6 +261,7 @@ impl From<BypassHistory> for InterceptionStatus {
             bypassed: history.bypasses.into_iter().map(row).collect(),
             unanswered: None,
             shared: Vec::new(),
+            refusals: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! and routes ([`crate::network`]), and removes everything when it is dropped. [`intake`] switches it on while
 //! connections can be carried. With deferred answers ([`deferral`]) the table drops each SYN and copies it
 //! to [`syn_tap`]. [`answer_tap`] copies redirected SYNs and the answers to them, so that the gateway
-//! notices SYNs that stay unanswered.
+//! notices SYNs that stay unanswered. [`refuser`] answers what policies refuse.
 
 pub(crate) mod answer_tap;
 pub(crate) mod bridges;
@@ -17,6 +17,7 @@ pub(crate) mod listener;
 pub(crate) mod netfilter;
 pub(crate) mod own;
 mod packet_log;
+pub(crate) mod refuser;
 pub(crate) mod shared_interfaces;
 pub(crate) mod syn_tap;
 

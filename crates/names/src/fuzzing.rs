@@ -24,6 +24,7 @@ fn resolver() -> Resolver<u8> {
         real: Vec::new(),
         pool: Some(PoolConfig { prefixes: prefixes.collect(), time: Duration::from_secs(60) }),
         canary: true,
+        hides_http_3: true,
     });
     resolver.set_hub(Instant::ZERO, true);
     resolver

@@ -28,6 +28,7 @@ mod message;
 mod pool;
 mod question;
 mod resolver;
+mod service_binding;
 #[cfg(test)]
 mod tests;
 

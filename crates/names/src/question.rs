@@ -158,6 +158,13 @@ impl Question {
         slacp::HostName::new(name.strip_suffix('.').unwrap_or(&name))
     }
 
+    /// Returns `true` if the name is in one of these domains.
+    pub(super) fn is_of(&self, domains: &[Domain]) -> bool {
+        let name = self.query.name().to_lowercase().to_ascii();
+        let name = name.strip_suffix('.').unwrap_or(&name);
+        domains.iter().any(|domain| domain.has(name))
+    }
+
     /// Returns `true` if the client validates signatures itself.
     pub(super) fn validates(&self) -> bool {
         self.key.dnssec_ok || self.key.checking_disabled

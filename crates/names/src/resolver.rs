@@ -9,7 +9,8 @@
 //! | new | the hub's, over the hop; without the hop that of a resolver, if the hub cannot be reached or gives no answer |
 //! | expired in the cache, and no answer for 1.8 s, or no success within the last 30 s | the expired one, with a TTL of 30 s (RFC 8767) |
 //!
-//! Answers that come from a resolver without the hop are passed on and not cached.
+//! Answers that come from a resolver without the hop are passed on and not cached. With `hides_http_3` the service
+//! bindings of names outside `real` lose HTTP/3 while the hub can be reached, unless the client validates.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -30,6 +31,7 @@ use super::lifetime;
 use super::message::NonQuestion;
 use super::pool::{AddressPool, PoolConfig};
 use super::question::{Domain, Question, QuestionKey, QuestionKind, may_use_pool};
+use super::service_binding::remove_http_3;
 
 /// Time that a client waits before it gets a stale answer (RFC 8767 §5, client response timer).
 const PATIENCE: Duration = Duration::from_millis(1800);
@@ -63,6 +65,8 @@ pub struct NamesConfig {
     pub pool: Option<PoolConfig>,
     /// Keeps clients from resolvers of their own, if they leave it to the network. Key `canary`.
     pub canary: bool,
+    /// Removes HTTP/3 from service bindings, because QUIC is refused. Key `quic` of the terminal.
+    pub hides_http_3: bool,
 }
 
 /// The origin of a client's message.
@@ -251,6 +255,11 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
+    /// Sets whether answers from now on hide HTTP/3.
+    pub fn set_hides_http_3(&mut self, hides: bool) {
+        self.config.hides_http_3 = hides;
+    }
+
     /// Returns the name that an address of the pool stands for, and marks it as used.
     pub fn name_of(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
         self.pool.as_mut()?.name(now, address)
@@ -361,7 +370,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
             entry.used = true;
             let age = RecordAge::Since(now.saturating_since(entry.stored));
             let reply = Message::from_vec(&entry.reply).ok()?;
-            return Some(question.answer(reply, age, asked.over_tcp));
+            return Some(self.adapt(question, reply, age, asked.over_tcp));
         }
         if now < entry.recheck { self.stale(now, asked, question) } else { None }
     }
@@ -379,13 +388,29 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let entry = self.cache.touch(&question.key)?;
         let reply = Message::from_vec(&entry.reply).ok()?;
         self.stats.stale += 1;
-        Some(question.answer(reply, RecordAge::Stale, asked.over_tcp))
+        Some(self.adapt(question, reply, RecordAge::Stale, asked.over_tcp))
     }
 
     fn has_stale(&self, now: Instant, key: &QuestionKey) -> bool {
         let entry = self.cache.peek(key).filter(|entry| entry.is_answer);
         let until = self.config.stale;
         !until.is_zero() && entry.is_some_and(|entry| now.saturating_since(entry.expires) <= until)
+    }
+
+    /// Builds a client's answer from the records of `reply`.
+    fn adapt(
+        &self,
+        question: &Question,
+        mut reply: Message,
+        age: RecordAge,
+        over_tcp: bool,
+    ) -> Vec<u8> {
+        let hides = self.config.hides_http_3 && self.is_hub_reachable;
+        let is_binding = question.kind() == QuestionKind::Service;
+        if hides && is_binding && !question.validates() && !question.is_of(&self.config.real) {
+            remove_http_3(&mut reply);
+        }
+        question.answer(reply, age, over_tcp)
     }
 
     /// Answers before the hub has: with an address of the pool, or without service bindings.
@@ -556,7 +581,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let fresh = RecordAge::Since(Duration::ZERO);
         for WaitingClient { asked, question } in &pending.waiters {
             let Some(question) = question else { continue };
-            let answer = question.answer(message.clone(), fresh, asked.over_tcp);
+            let answer = self.adapt(question, message.clone(), fresh, asked.over_tcp);
             self.answer(asked.asker.clone(), answer);
         }
     }

@@ -12,6 +12,7 @@ mod fair_slots;
 mod limits;
 mod passing_clients;
 mod quota;
+mod refusal_limiter;
 mod refused;
 
 pub use admit::{Passage, StreamRequest, StreamTreatment, choose_passage};
@@ -25,4 +26,5 @@ pub use fair_slots::{FairSlots, SlotOutcome, SlotShare};
 pub use limits::{ConnectionLimits, MachineResources};
 pub use passing_clients::PassingClients;
 pub use quota::{QuotaExceeded, QuotaPermit, TerminalQuotas};
+pub use refusal_limiter::RefusalLimiter;
 pub use refused::RefusedDestinations;

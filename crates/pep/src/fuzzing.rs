@@ -2,7 +2,7 @@
 
 use crate::dlep;
 use crate::proxy::fuzzing::converse;
-use crate::traffic::{Packet, Syn, clamped};
+use crate::traffic::{Packet, Refusal, Syn, clamped};
 use crate::work::cost;
 
 /// Runs `work` on an input, and fails if its counted cost exceeds `once` plus `per_byte` for each byte.
@@ -23,6 +23,12 @@ pub fn intercepted(bytes: &[u8]) {
     let packet = Packet::parse(bytes);
     if let Some(small) = clamped(bytes, || Some(1_280)) {
         assert!(clamped(&small, || Some(1_280)).is_none(), "once is enough");
+    }
+    if let Some(refusal) = Refusal::of(bytes) {
+        let answer = Packet::parse(&refusal.packet).expect("an IP packet");
+        let ends = packet.map(|packet| [packet.destination, packet.source]);
+        assert_eq!(ends, Some([answer.source, refusal.client]), "in the destination's name");
+        assert!(Refusal::of(&refusal.packet).is_none(), "an answer is not answered");
     }
     let Some(syn) = Syn::parse(bytes) else { return };
     assert!(packet.is_some_and(|packet| packet.source == syn.open().source.ip()));

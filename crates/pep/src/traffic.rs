@@ -3,12 +3,16 @@
 
 mod class;
 mod fragments;
+mod header;
+mod icmp;
 mod mss;
 mod packet;
 mod policy;
 mod ports;
 mod prefix;
 mod prefix_map;
+pub mod quic;
+mod refusal;
 mod syn;
 pub mod window;
 
@@ -25,6 +29,7 @@ pub use policy::{
 pub use ports::{PortRange, TCP, UDP};
 pub use prefix::{IpFamily, Prefix, PrefixError};
 pub use prefix_map::PrefixMap;
+pub use refusal::Refusal;
 #[cfg(any(test, feature = "testkit"))]
 pub use syn::syn_packet;
 pub use syn::{Syn, segment_of};

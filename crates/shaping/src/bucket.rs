@@ -43,6 +43,11 @@ impl TokenBucket {
         granted
     }
 
+    /// Returns `true` if it would grant a whole burst: it then equals a new one.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.paid.free_at() <= now
+    }
+
     /// Changes the rate and the burst; tokens already taken stay taken.
     pub fn configure(&mut self, per_second: u32, burst: u32) {
         *self = Self { paid: self.paid, ..Self::new(per_second, burst) };
@@ -77,6 +82,14 @@ mod tests {
     fn a_burst_of_nothing_grants_nothing() {
         let mut bucket = TokenBucket::every(Duration::from_millis(1), 0);
         assert_eq!(taken(&mut bucket, at(60_000), 100), 0);
+    }
+
+    #[test]
+    fn after_a_rest_it_is_full() {
+        let mut bucket = TokenBucket::new(10, 5);
+        assert!(bucket.is_full(at(0)));
+        assert_eq!(taken(&mut bucket, at(1000), 2), 2);
+        assert!(!bucket.is_full(at(1199)) && bucket.is_full(at(1200)));
     }
 
     #[test]

@@ -170,6 +170,7 @@ pub(crate) fn terminal(
         real: keys.real.to_vec(),
         pool,
         canary: keys.canary,
+        hides_http_3: false,
     };
     Ok(DnsConfig { keys, names, intercept, secure })
 }

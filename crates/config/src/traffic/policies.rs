@@ -1,4 +1,4 @@
-//! Sections `[[policy]]`: rules by which traffic is split, tunnelled or bypassed.
+//! Sections `[[policy]]`: rules by which traffic is split, tunnelled, bypassed or refused; and the key `quic`.
 
 use pep::traffic::{MOST_RULES, PolicyAction, Prefix, TrafficPolicy, policy_rules};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use crate::file::item::{DSCP_FORM, Item, code_point};
 use crate::file::place::{KeyContext, quoted};
 use crate::file::text::TextList;
 use crate::traffic::classes::{PORTS_FORM, each, ports};
-use crate::values::Action;
+use crate::values::{Action, QuicChoice};
 
 /// A rule for traffic that matches all of `to`, `from`, `ports` and `dscp`.
 #[derive(Deserialize, JsonSchema)]
@@ -33,9 +33,11 @@ pub(crate) struct PolicySection {
     #[serde(default)]
     #[schemars(extend("examples" = [["EF", "AF41", 8]]))]
     pub(crate) dscp: Vec<Item>,
-    /// `"split"`, `"tunnel"` or `"bypass"`. Split traffic that is not TCP takes the tunnel if there is one;
-    /// tunnelled TCP crosses the hop whole, and the server sees the client; bypassed traffic passes as without
-    /// skyhop. Tunnel needs `[tunnel]`; not on a solo gateway.
+    /// `"split"`, `"tunnel"`, `"bypass"` or `"refuse"`. Split traffic that is not TCP takes the tunnel if there is
+    /// one; tunnelled TCP crosses the hop whole, and the server sees the client; bypassed traffic passes as without
+    /// skyhop; clients' refused connections and UDP datagrams are [answered with an
+    /// error](traffic.md#refuse-traffic). Tunnel needs `[tunnel]`; not on a solo gateway. Refuse needs
+    /// `[intercept]`.
     #[schemars(required)]
     pub(crate) action: Option<Action>,
 }
@@ -48,6 +50,8 @@ const BYPASS: &str = "intercept.bypass";
 pub(crate) struct PolicyActions {
     /// True if connections are intercepted.
     pub(crate) split: bool,
+    /// True if clients' traffic is intercepted.
+    pub(crate) refuse: bool,
     /// True if there is a tunnel; never on a solo gateway.
     pub(crate) tunnel: bool,
 }
@@ -76,13 +80,49 @@ pub(crate) fn read(
         check_order(&place, &policies, &policy)?;
         policies.push(policy);
     }
-    let rules = policy_rules(&policies);
+    check_number(place, &policies)?;
+    Ok(policies)
+}
+
+/// Checks that the policies do not make too many rules.
+fn check_number(place: &KeyContext<'_>, policies: &[TrafficPolicy]) -> Result<(), FileError> {
+    let rules = policy_rules(policies);
     let expected = format!(
         "at most {MOST_RULES} in all: each combination of `to`, `from`, `ports` and `dscp` makes \
          a rule"
     );
-    place.check(rules <= MOST_RULES, "policy", format!("{rules} rules"), expected)?;
-    Ok(policies)
+    place.check(rules <= MOST_RULES, "policy", format!("{rules} rules"), expected)
+}
+
+/// Adds the policy that `quic` stands for, behind all others, so that they can exempt flows.
+pub(crate) fn add_quic(
+    place: &KeyContext<'_>,
+    policies: &mut Vec<TrafficPolicy>,
+    quic: QuicChoice,
+    choice: PolicyActions,
+) -> Result<(), FileError> {
+    const INTERCEPT: &str = "section [intercept] with it, or \"pass\"";
+    const TUNNEL: &str = "section [tunnel] with it, or \"tcp\" or \"pass\"";
+    let policy = match quic {
+        QuicChoice::Tcp => {
+            place.check(choice.refuse, "quic", quic, INTERCEPT)?;
+            TrafficPolicy::of_quic(PolicyAction::Refuse)
+        }
+        // As what no policy matches.
+        QuicChoice::Carry => return place.check(choice.tunnel, "quic", quic, TUNNEL),
+        QuicChoice::Pass => TrafficPolicy::of_quic(PolicyAction::Bypass),
+    };
+    let earlier = policies.iter().find(|other| other.fits_all() || other.name == policy.name);
+    if let Some(other) = earlier {
+        let expected = format!(
+            "no policy {:?}, as policies come before it: one must not match everything, and none be named \
+             \"quic\"",
+            other.name
+        );
+        return Err(place.wrong_value("quic", quic, expected));
+    }
+    policies.push(policy);
+    check_number(place, policies)
 }
 
 fn policy(
@@ -91,13 +131,14 @@ fn policy(
     raw: PolicySection,
     choice: PolicyActions,
 ) -> Result<TrafficPolicy, FileError> {
-    const ACTIONS: &str = "\"split\", \"tunnel\" or \"bypass\"";
+    const ACTIONS: &str = "\"split\", \"tunnel\", \"bypass\" or \"refuse\"";
     let policy = TrafficPolicy {
         name: raw.name.unwrap_or_else(|| number.to_string()),
         to: raw.to.to_vec(),
         from: raw.from.to_vec(),
         ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
+        only_quic: false,
         action: raw.action.ok_or_else(|| place.missing_key("action", ACTIONS))?.into(),
     };
     let refused =
@@ -107,6 +148,9 @@ fn policy(
             refused("section [tunnel] with it, or \"split\" or \"bypass\"")
         }
         PolicyAction::Split if !choice.split => {
+            refused("section [intercept] with it, or \"tunnel\" or \"bypass\"")
+        }
+        PolicyAction::Refuse if !choice.refuse => {
             refused("section [intercept] with it, or \"tunnel\" or \"bypass\"")
         }
         PolicyAction::Split if !policy.fits_tcp() => {

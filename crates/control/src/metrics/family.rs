@@ -138,6 +138,7 @@ fn general(status: &GatewayStatus, samples: &mut MetricSamples) {
 fn interception(status: &GatewayStatus, samples: &mut MetricSamples) {
     if let Some(interception) = &status.interception {
         samples.add_part(Some(interception));
+        samples.add_part(interception.refusals.as_ref());
         let reason = |row: &BypassStatus| label("reason", row.why.as_str());
         samples.add(
             counter("skyhop_bypass_seconds", "Time that new connections bypassed the gateway"),

@@ -61,7 +61,8 @@ mod tests {
     use crate::status::{
         AbsentStatus, BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination,
         DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, LogLoss,
-        PolicyStatus, SessionStatus, StackStatus, StrangerStatus, TunnelStatus, UsageStatus,
+        PolicyStatus, RefusalStatus, SessionStatus, StackStatus, StrangerStatus, TunnelStatus,
+        UsageStatus,
     };
 
     /// A status with every part that has metrics, and an account.
@@ -71,8 +72,9 @@ mod tests {
         status.traffic.down_bytes = u64::from(u32::MAX) + 2;
         status.traffic.resets = vec![("refused".to_owned(), 3)];
         let bypassed = vec![BypassStatus { why: BypassReason::Memory, total_s: 1.5, times: 2 }];
+        let refusals = Some(RefusalStatus { answered: 160, limited: 9 });
         status.interception =
-            Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
+            Some(InterceptionStatus { bypassed, refusals, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
         let hub = |name: &str, state: &str| HubStatus {

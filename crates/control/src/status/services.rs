@@ -1,4 +1,4 @@
-//! Status of tunnel, stack and services: names, HTTP, bundles, modem.
+//! Status of refusals, tunnel, stack and services: names, HTTP, bundles, modem.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,11 @@ const PACKETS: Family = Family::counters(
     "skyhop_tunnel_packets",
     "fate",
     "Packets of the tunnel; prohibited is part of from_hop",
+);
+const REFUSALS: Family = Family::counters(
+    "skyhop_refusals",
+    "fate",
+    "Packets that policies refuse: answered in the name of the destination, or not for the client's limit",
 );
 const STACK: Family = Family::counters(
     "skyhop_stack_connections",
@@ -22,6 +27,17 @@ const NAMES: Family = Family::counters(
 const HTTP: Family =
     Family::counters("skyhop_http", "fate", "Requests of cleartext HTTP; stored counts responses");
 const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by outcome");
+
+table_of_figures! {
+    /// Packets that policies refuse, since the gateway started.
+    #[derive(Copy)]
+    pub struct RefusalStatus {
+        /// Packets answered with a reset or *port unreachable* in the name of their destination.
+        answered: u64 => REFUSALS.row("answered");
+        /// Packets dropped without an answer because their client had reached its limit.
+        limited: u64 => REFUSALS.row("limited");
+    }
+}
 
 table_of_figures! {
     /// Traffic of a tunnel, in packets.

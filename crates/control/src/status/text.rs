@@ -49,6 +49,9 @@ impl GatewayStatus {
                 row(text, "unanswered", &passing);
             }
             interception.shared.iter().for_each(|each| row(text, "shared", &each.to_string()));
+            if let Some(refusals) = &interception.refusals {
+                row(text, "refused", &services::refusals(refusals));
+            }
         }
         self.policies.iter().for_each(|each| row(text, "policy", &policy(each)));
     }

@@ -35,6 +35,10 @@ const DNS: &str = "\n# Clients' names from a cache, if the hub's file has a sect
                    # [dns]\n\
                    # canary = true   # browsers stay with this resolver, which then sees all names\n";
 
+/// How a terminal treats HTTP/3.
+const QUIC: &str =
+    "quic = \"tcp\"   # browsers use HTTP/2 instead of HTTP/3, at once: it is accelerated\n";
+
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
 
@@ -216,6 +220,7 @@ impl NewPair {
             let _ = writeln!(text, "hub_tcp = \"{tcp}\"");
         }
         text += &self.rate(&self.terminal_rate, "the return link, from here to the hub");
+        text += QUIC;
         text += LOG;
         let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", self.interface);
         for HubContact { address, tcp, key } in &self.other_hubs {
@@ -326,6 +331,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use os::testkit::durable_steps;
+    use pep::traffic::{PolicyAction, TrafficPolicy};
 
     use super::*;
     use crate::config::{read_hub, read_solo, read_terminal};
@@ -405,6 +411,13 @@ mod tests {
         let (_other, [_, terminal]) = with(&["[dns]", "canary"]);
         assert_eq!(read_terminal(&plain).unwrap().dns, None);
         assert!(read_terminal(&terminal).unwrap().dns.unwrap().names.canary);
+    }
+
+    #[test]
+    fn a_new_terminal_refuses_quic() {
+        let (_directory, [_, terminal]) = with(&[]);
+        let policies = read_terminal(&terminal).unwrap().policies;
+        assert_eq!(policies, [TrafficPolicy::of_quic(PolicyAction::Refuse)]);
     }
 
     #[test]

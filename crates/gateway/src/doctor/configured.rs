@@ -70,7 +70,7 @@ fn terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     let mut findings = vec![CheckFinding::ok("configuration", "of a terminal")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
-        findings.extend(refused::interception(intercept));
+        findings.extend(refused::interception(intercept, &config.policies));
         findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
@@ -104,7 +104,7 @@ fn hub(config: &HubConfig) -> Vec<CheckFinding> {
     )];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
-        findings.extend(refused::interception(intercept));
+        findings.extend(refused::interception(intercept, &config.policies));
         findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
@@ -135,7 +135,7 @@ fn solo(config: &SoloConfig) -> Vec<CheckFinding> {
     let mut findings = vec![CheckFinding::ok("configuration", "of a solo gateway")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
-        findings.extend(refused::interception(intercept));
+        findings.extend(refused::interception(intercept, &config.policies));
         findings.extend(intercepted::examine(intercept));
     }
     findings.extend(transparent(config.transparent));

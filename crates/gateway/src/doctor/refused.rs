@@ -6,18 +6,23 @@
 use std::fs::OpenOptions;
 
 use config::{AnswerTiming, InterceptConfig, TunnelConfig, TunnelDevice};
-use pep::traffic::IpFamily;
+use pep::traffic::{IpFamily, TrafficPolicy};
 
 use super::CheckFinding;
 use super::machine::has_net_admin;
 use crate::intercept::netfilter::GatewaySlot;
-use crate::intercept::syn_tap::SynInjector;
+use crate::intercept::syn_tap::{SynInjector, raw_socket};
+use crate::network::nft::policy;
 use crate::network::routing::is_loopback_up;
 use crate::process::capability::Capability;
 use crate::process::refusal::{KernelOperation, KernelRefusal};
 
-/// Checks the requirements of deferred answers and of intercepting the machine's own connections.
-pub(super) fn interception(config: &InterceptConfig) -> Vec<CheckFinding> {
+/// Checks the requirements of deferred answers, of intercepting the machine's own connections, and of policies that
+/// refuse.
+pub(super) fn interception(
+    config: &InterceptConfig,
+    policies: &[TrafficPolicy],
+) -> Vec<CheckFinding> {
     let deferred = config.answer == AnswerTiming::Deferred;
     let mut findings = Vec::new();
     if (deferred || config.own_traffic) && !is_loopback_up() {
@@ -27,7 +32,22 @@ pub(super) fn interception(config: &InterceptConfig) -> Vec<CheckFinding> {
     if deferred {
         findings.push(answers());
     }
+    if policy::refuse(policies) {
+        findings.push(refusals());
+    }
     findings
+}
+
+/// Checks that packets can be answered in the name of their destination. A gateway that cannot lets them pass.
+fn refusals() -> CheckFinding {
+    const CHECK: &str = "refusals";
+    match raw_socket(IpFamily::V4, None).map_err(KernelRefusal::wrap(KernelOperation::Packets)) {
+        Ok(_) => CheckFinding::ok(CHECK, "may be sent"),
+        Err(refusal) => {
+            let mend = refusal.fix().unwrap_or("see the gateway's log");
+            CheckFinding::warn(CHECK, refusal.what(), mend)
+        }
+    }
 }
 
 /// Checks that SYNs can be reinjected, as deferred answers require.
@@ -101,7 +121,7 @@ mod tests {
                 config(AnswerTiming::Deferred, false),
             ];
             let failures = |config: &InterceptConfig| {
-                let findings = interception(config);
+                let findings = interception(config, &[]);
                 findings.iter().filter(|finding| finding.verdict == FindingSeverity::Fail).count()
             };
             assert_eq!(configs.each_ref().map(failures), [0, 0, 0]);

@@ -220,10 +220,11 @@ impl Intake {
         let unanswered =
             (clients > 0).then(|| UnansweredStatus { clients, suspects: self.suspects.clone() });
         let shared = self.interception.shared_interfaces();
-        InterceptionStatus { unanswered, shared, ..self.bypass.history(now).into() }
+        let refusals = self.interception.refusals();
+        InterceptionStatus { unanswered, shared, refusals, ..self.bypass.history(now).into() }
     }
 
-    /// Number of connections decided by each policy.
+    /// Number of connections and datagrams decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.interception.counts()
     }

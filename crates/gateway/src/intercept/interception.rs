@@ -2,11 +2,12 @@
 //! Dropping it removes everything that it installed.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
 use config::{AnswerTiming, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
-use control::status::SharedInterface;
+use control::status::{RefusalStatus, SharedInterface};
 use pep::traffic::{IpFamily, Prefix, Syn, TrafficPolicy};
 use slacp::StreamOpening;
 
@@ -17,10 +18,12 @@ use super::firewall;
 use super::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use super::listener::{AcceptOutcome, AcceptedConnection, Listener};
 use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope, claimed_interfaces};
+use super::refuser::Refuser;
 use super::shared_interfaces;
 use super::syn_tap::{SynInjector, SynTap};
 use crate::figures::refused_connections::PassExemptions;
 use crate::network::namespace_slot::NamespaceSlot;
+use crate::network::nft::policy;
 use crate::network::presence;
 use crate::network::routing::{self, Routing};
 use crate::network::socket_options;
@@ -35,6 +38,8 @@ pub(crate) struct Interception {
     listeners: Vec<Listener>,
     withheld: Option<Withheld>,
     watch: Option<AnswerTap>,
+    /// Answers what policies refuse; `None` if no policy has refused anything yet.
+    refuser: Option<Refuser>,
     lans: LanWatch,
     rules: Rules,
     table: InterceptTable,
@@ -161,9 +166,11 @@ impl Interception {
             watched: watch.is_some(),
             ..rules(config, policies, usable)
         };
+        let refuser = None;
         let mut installed =
-            Self { listeners, withheld, watch, lans, rules, table, without_v6, routing };
+            Self { listeners, withheld, watch, refuser, lans, rules, table, without_v6, routing };
         installed.follow_bridges();
+        installed.follow_refusals();
         if installed.without_v6.is_some() {
             installed.log_v6();
         }
@@ -224,6 +231,22 @@ impl Interception {
         true
     }
 
+    /// Opens what refusals need, once a policy refuses anything. If that is impossible, the policy has no effect.
+    fn follow_refusals(&mut self) {
+        if self.refuser.is_none() && policy::refuse(&self.rules.policies) {
+            let group = self.table.slot().refusal_group();
+            let opened = Refuser::open(group, &versions(&self.listeners))
+                .map_err(KernelRefusal::wrap(KernelOperation::Packets));
+            let warn = |refusal: &KernelRefusal| {
+                tracing::warn!(
+                    "what policies refuse passes, because it cannot be answered: {refusal}"
+                );
+            };
+            self.refuser = opened.inspect_err(warn).ok();
+        }
+        self.rules.can_refuse = self.refuser.is_some();
+    }
+
     fn log_bridge(&self, bridge: &FilteredBridge) {
         let name = &bridge.name;
         let mend = bridge.fix_advice();
@@ -281,6 +304,7 @@ impl Interception {
         self.rules.lans = self.lans.routes().clone();
         self.follow_bridges();
         policies.clone_into(&mut self.rules.policies);
+        self.follow_refusals();
     }
 
     /// Finds the interfaces that another gateway of this machine intercepts as well.
@@ -305,7 +329,12 @@ impl Interception {
         self.rules.exemptions = passing;
     }
 
-    /// Number of connections decided by each policy; empty if the kernel refuses to tell.
+    /// Number of packets that policies refuse; `None` if none does.
+    pub(crate) fn refusals(&self) -> Option<RefusalStatus> {
+        self.refuser.as_ref().map(Refuser::counts)
+    }
+
+    /// Number of connections and datagrams decided by each policy; empty if the kernel refuses to tell.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.table.counts().unwrap_or_else(|error| {
             tracing::debug!("cannot read the policies' counters: {error}");
@@ -333,6 +362,7 @@ impl Interception {
         let accept = tokio::select! {
             syn = next_syn(&mut self.withheld) => return self.handle_syn(syn),
             seen = next_sightings(&mut self.watch) => return IntakeEvent::Seen(seen),
+            never = serve_refusals(&mut self.refuser) => match never {},
             accept = accept(&self.listeners) => accept,
         };
         // With deferred answers, each connection belongs to a task that waits for it.
@@ -414,6 +444,13 @@ async fn next_sightings(watch: &mut Option<AnswerTap>) -> Vec<LoggedPacket> {
     }
 }
 
+async fn serve_refusals(refuser: &mut Option<Refuser>) -> Infallible {
+    match refuser {
+        Some(refuser) => refuser.serve().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn accept(listeners: &[Listener]) -> AcceptOutcome {
     match listeners {
         [first, second] => tokio::select! {
@@ -482,6 +519,7 @@ fn print_with(
         bridges: find_filtered(&config.interfaces),
         can_withhold: true,
         watched: true,
+        can_refuse: true,
         ..rules(config, policies, listeners)
     };
     let slot = GatewaySlot(0);
@@ -507,6 +545,7 @@ pub(super) fn rules(
         bridges: Vec::new(),
         can_withhold: false,
         watched: false,
+        can_refuse: false,
         listeners,
         deferred: config.answer == AnswerTiming::Deferred,
         own_traffic: config.own_traffic,

@@ -23,6 +23,13 @@
 //!
 //! [`shared_interfaces`]: crate::intercept::shared_interfaces
 //!
+//! SYNs and UDP datagrams that a policy refuses are dropped and logged to the gateway, which answers them
+//! ([`Refuser`]). UDP comes to `datagrams`, and from there to `datagram-policies`. What begins a QUIC flow,
+//! which the rules recognise as [`begins_quic`] does, passes when there is too much of it to log.
+//!
+//! [`Refuser`]: crate::intercept::refuser::Refuser
+//! [`begins_quic`]: pep::traffic::quic::begins_quic
+//!
 //! A resolver adds chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`,
 //! for other segments that belong to no connection of the gateway. Packets to addresses that stand for
 //! names are redirected or rejected as long as the gateway runs; DNS queries are redirected only while
@@ -33,6 +40,8 @@
 //! they come in again and are intercepted. Later packets must take the same path, which the
 //! connection mark (conntrack) selects: a set of addresses and ports would need a time-out, and an
 //! idle connection outlives any. The gateway's own packets bear another mark, [`PASS_MARK`], and pass.
+
+mod refusals;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -62,13 +71,23 @@ const DATAGRAM_CHAIN: &str = "dns-policies-udp";
 const CONNECTION_CHAIN: &str = "dns-policies-tcp";
 const QUESTION_CHAIN: &str = "dns";
 const OUTPUT_CHAIN: &str = "output";
+const UDP_CHAIN: &str = "datagrams";
+const UDP_POLICY_CHAIN: &str = "datagram-policies";
+const REFUSAL_CHAIN: &str = "refusals";
+const QUIC_REFUSAL_CHAIN: &str = "quic-refusals";
 const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
-/// What the policies' counters count.
-const COUNTED: [PolicySubject; 1] = [PolicySubject::Connections];
-/// Number of deciding chains for clients' connections.
-const CLIENT_CHAINS: usize = 3;
+/// Deciding chains for clients' traffic, callees first.
+const CLIENT_CHAINS: [&str; 7] = [
+    REFUSAL_CHAIN,
+    QUIC_REFUSAL_CHAIN,
+    TAKEOVER_CHAIN,
+    POLICY_CHAIN,
+    INTERCEPT_CHAIN,
+    UDP_POLICY_CHAIN,
+    UDP_CHAIN,
+];
 /// Number of deciding chains for the machine's own connections.
 const OWN_CHAINS: usize = 3;
 const DNS: u16 = 53;
@@ -124,6 +143,11 @@ impl GatewaySlot {
     /// Log group for redirected SYNs and answers.
     pub(crate) fn watch_group(self) -> u16 {
         self.log_group() + SLOTS as u16
+    }
+
+    /// Log group for packets to refuse.
+    pub(crate) fn refusal_group(self) -> u16 {
+        self.watch_group() + SLOTS as u16
     }
 }
 
@@ -184,6 +208,8 @@ pub(crate) struct Rules {
     pub(crate) can_withhold: bool,
     /// Log SYNs and answers, to find clients without answers.
     pub(crate) watched: bool,
+    /// Drop and log what policies refuse; otherwise these policies have no effect.
+    pub(crate) can_refuse: bool,
     /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(IpFamily, u16)>,
     /// Withhold and log SYNs instead of redirecting them.
@@ -231,10 +257,17 @@ impl NameRules {
     ) -> Vec<NftChain> {
         let policies = |subject| {
             let usual = || vec![Term::Goto(QUESTION_CHAIN)];
-            policy::chain(policies, subject, false, usual(), |action| match action {
-                PolicyAction::Split | PolicyAction::Tunnel => usual(),
-                PolicyAction::Bypass => vec![Term::Return],
-            })
+            policy::chain(
+                policies,
+                subject,
+                |_| false,
+                usual(),
+                |policy| match policy.action {
+                    PolicyAction::Split | PolicyAction::Tunnel => usual(),
+                    // What is refused is so in other chains.
+                    PolicyAction::Bypass | PolicyAction::Refuse => vec![Term::Return],
+                },
+            )
         };
         let mut chains = vec![
             NftChain::plain(QUESTION_CHAIN, self.questions(slot)),
@@ -305,15 +338,21 @@ impl NameRules {
 impl Rules {
     /// Returns the chains that decide which connections are intercepted, callees first.
     fn deciding_chains(&self, slot: GatewaySlot, scope: &Scope) -> Vec<NftChain> {
-        let mut chains = vec![
-            NftChain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
-            NftChain::plain(POLICY_CHAIN, self.policy(TAKEOVER_CHAIN)),
-            NftChain::plain(INTERCEPT_CHAIN, self.intercept(slot, scope)),
-        ];
+        let rules_of = |name: &str| match name {
+            REFUSAL_CHAIN => self.refusal(slot),
+            QUIC_REFUSAL_CHAIN => self.quic_refusal(slot),
+            TAKEOVER_CHAIN => self.takeover(slot),
+            POLICY_CHAIN => self.policy(TAKEOVER_CHAIN, scope),
+            INTERCEPT_CHAIN => self.intercept(slot, scope),
+            UDP_POLICY_CHAIN => self.datagram_policies(scope),
+            _ => self.datagrams(scope),
+        };
+        let mut chains: Vec<NftChain> =
+            CLIENT_CHAINS.map(|name| NftChain::plain(name, rules_of(name))).into();
         if self.own_traffic {
             chains.extend([
                 NftChain::plain(OWN_TAKEOVER_CHAIN, self.own_takeover(slot)),
-                NftChain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN)),
+                NftChain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN, scope)),
                 NftChain::plain(OWN_CHAIN, self.own(scope)),
             ]);
         }
@@ -358,6 +397,14 @@ impl Rules {
             [&within[..], &[Term::NotToThisMachine, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
         };
         let decide: Vec<NftRule> = scope.terms().into_iter().map(decide).collect();
+        rules.extend(self.from_clients(scope, &decide));
+        rules
+    }
+
+    /// Returns the rules that apply `decide` to what comes from clients and does not stay on their side.
+    fn from_clients(&self, scope: &Scope, decide: &[NftRule]) -> Vec<NftRule> {
+        let from = |interface: &str| Term::FromInterface(interface.to_owned());
+        let mut rules = Vec::new();
         // Configured networks lie across the hop, whatever other routes there are.
         let nowhere = LanRoutes::default();
         let lans = if matches!(scope, Scope::Only(_)) { &nowhere } else { &self.lans };
@@ -365,7 +412,7 @@ impl Rules {
             // A frame that the bridge forwards from client to client is not for this machine.
             let station = self.bridge(interface).map(|bridge| Term::NotToMac(bridge.station));
             rules.extend(station.map(|other| vec![from(interface), other, Term::Return]));
-            rules.extend(lans.rules(interface, &decide));
+            rules.extend(lans.rules(interface, decide));
         }
         rules
     }
@@ -384,17 +431,20 @@ impl Rules {
         self.interfaces.iter().map(nearby).chain(wanted).collect()
     }
 
-    /// Returns the rules of the policies. Connections to split continue in `takeover`; others pass.
-    fn policy(&self, takeover: &'static str) -> Vec<NftRule> {
+    /// Returns the rules of the policies. Connections to split continue in `takeover`; others pass, or are
+    /// refused.
+    fn policy(&self, takeover: &'static str, scope: &Scope) -> Vec<NftRule> {
         let usual = vec![Term::Goto(takeover)];
         policy::chain(
             &self.policies,
             PolicySubject::Connections,
-            true,
+            |_| true,
             usual,
-            |action| match action {
+            |policy| match policy.action {
                 PolicyAction::Split => vec![Term::Goto(takeover)],
                 PolicyAction::Tunnel | PolicyAction::Bypass => vec![Term::Return],
+                PolicyAction::Refuse if self.refuses(scope) => vec![Term::Goto(REFUSAL_CHAIN)],
+                PolicyAction::Refuse => vec![],
             },
         )
     }
@@ -436,12 +486,16 @@ impl Rules {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
             [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
         });
+        destinations.chain(self.exempt_clients())
+    }
+
+    /// Returns the rules that let exempt clients pass.
+    fn exempt_clients(&self) -> impl Iterator<Item = NftRule> {
         let refused = self.exemptions.clients.iter().map(|client| Prefix::of_client(*client));
-        let clients = refused.chain(self.unanswered.iter().copied()).map(|client| {
+        refused.chain(self.unanswered.iter().copied()).map(|client| {
             let version = Term::Version(IpFamily::of(client.address()));
             vec![version, Term::FromPrefix(client), Term::Return]
-        });
-        destinations.chain(clients)
+        })
     }
 
     /// Returns the rules that send a selected SYN of this machine through loopback.
@@ -458,13 +512,13 @@ impl Rules {
     pub(crate) fn display(&self, slot: GatewaySlot, scope: &Scope) -> String {
         let mut chains = self.deciding_chains(slot, scope);
         // Callees come first: each chain on a hook follows the chains that it jumps to.
-        let mut own = chains.split_off(CLIENT_CHAINS);
+        let mut own = chains.split_off(CLIENT_CHAINS.len());
         chains.extend(own.split_off(if self.own_traffic { OWN_CHAINS } else { 0 }));
         chains.push(hook(slot, self.names.is_some()));
         chains.extend(own);
         chains.extend(self.own_traffic.then(|| output(slot)));
         chains.extend(self.watched.then(|| answers(slot)));
-        let counters = policy::counters(&self.policies, &COUNTED);
+        let counters = policy::counters(&self.policies, self.counted());
         nft::table::display(&slot.table_name(), &counters, &chains)
     }
 }
@@ -477,14 +531,16 @@ fn tproxy(slot: GatewaySlot, version: IpFamily, port: u16) -> [Term; 3] {
 /// Builds the chain for incoming packets.
 fn hook(slot: GatewaySlot, names: bool) -> NftChain {
     let mut rules = vec![
+        vec![Term::Udp, Term::Jump(UDP_CHAIN)],
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
         // Later packets of relayed connections, also after interception has stopped.
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
     if names {
-        // First: packets to addresses that stand for names are taken as long as the gateway runs.
-        rules.insert(0, vec![Term::Tcp, Term::OnlySyn, Term::Jump(NAMES_CHAIN)]);
-        rules.insert(1, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
+        // First: packets to addresses that stand for names are taken as long as the gateway runs. Only QUIC is
+        // refused before, by the gateway: the kernel refuses about one datagram a second of each client.
+        rules.insert(1, vec![Term::Tcp, Term::OnlySyn, Term::Jump(NAMES_CHAIN)]);
+        rules.insert(2, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
         // Last: segments of connections that the gateway carries have been accepted by then.
         rules.push(vec![Term::Tcp, Term::Jump(POOL_CHAIN)]);
     }
@@ -550,7 +606,7 @@ impl InterceptTable {
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
     pub(crate) fn claim(names: bool, interfaces: &[String]) -> io::Result<Self> {
         let chains = |slot| {
-            let mut chains = empty([TAKEOVER_CHAIN, POLICY_CHAIN, INTERCEPT_CHAIN]);
+            let mut chains = empty(CLIENT_CHAINS);
             if names {
                 let questions = [QUESTION_CHAIN, DATAGRAM_CHAIN, CONNECTION_CHAIN];
                 chains.extend(empty(questions));
@@ -561,7 +617,7 @@ impl InterceptTable {
             chains
         };
         let (slot, mut table) = NftTable::claim(GatewaySlot::all(), chains)?;
-        table.refill(&[interface_chain(interfaces)], &[], &COUNTED)?;
+        table.refill(&[interface_chain(interfaces)], &[], &[PolicySubject::Connections])?;
         Ok(Self { table, slot })
     }
 
@@ -584,10 +640,11 @@ impl InterceptTable {
     /// Intercepts the connections that `rules` select within `scope` from now on. Existing connections
     /// are kept. If the policies have changed, all counters restart at 0.
     pub(crate) fn apply(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
-        self.table.refill(&rules.deciding_chains(self.slot, scope), &rules.policies, &COUNTED)
+        let chains = rules.deciding_chains(self.slot, scope);
+        self.table.refill(&chains, &rules.policies, rules.counted())
     }
 
-    /// Reads the number of connections decided by each policy, by the counter's name.
+    /// Reads the number of connections and datagrams decided by each policy, by the counter's name.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }

@@ -89,7 +89,8 @@ impl SynInjector {
     }
 }
 
-fn raw_socket(version: IpFamily, mark: Option<FirewallMark>) -> io::Result<Socket> {
+/// Opens a socket for packets with their IP header, to which `mark` is set.
+pub(crate) fn raw_socket(version: IpFamily, mark: Option<FirewallMark>) -> io::Result<Socket> {
     let domain = if version == IpFamily::V4 { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(WHOLE_PACKETS)))?;
     socket.set_nonblocking(true)?;

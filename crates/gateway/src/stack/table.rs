@@ -49,11 +49,13 @@ impl DeviceRules for WanSelection {
         let policies = policy::chain(
             &self.policies,
             PolicySubject::Connections,
-            true,
+            |_| true,
             take.clone(),
-            |action| match action {
+            |policy| match policy.action {
                 PolicyAction::Split => take.clone(),
                 PolicyAction::Tunnel | PolicyAction::Bypass => vec![Term::Return],
+                // Interception refuses, and only what clients send.
+                PolicyAction::Refuse => vec![],
             },
         );
         let of_interface = |interface: &String| {

@@ -14,6 +14,7 @@ fn config() -> NamesConfig {
         real: vec!["corp.example".parse().unwrap()],
         pool: None,
         canary: false,
+        hides_http_3: false,
     }
 }
 

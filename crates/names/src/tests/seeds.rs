@@ -36,6 +36,7 @@ impl World {
                 .is_multiple_of(2)
                 .then_some(PoolConfig { prefixes, time: Duration::from_secs(60) }),
             canary: false,
+            hides_http_3: false,
         };
         Self {
             rng: ChaCha20Rng::seed_from_u64(seed),

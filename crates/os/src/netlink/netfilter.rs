@@ -7,8 +7,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use nix::sys::socket::{SockFlag, SockProtocol};
+use units::ByteCount;
 
 use super::socket::NetlinkSocket as Netlink;
+use crate::socket::{BufferKind, set_buffer};
 use answer::{base_chains, compared_texts, first_error, has_rules, objects, tables};
 use batch::about_nftables;
 
@@ -46,6 +48,21 @@ impl NetfilterSocket {
     /// `PermissionDenied` without CAP_NET_ADMIN; an error if the group is taken.
     pub fn listen_to_log(self, group: u16) -> io::Result<OwnedFd> {
         self.listen(group, 0xffff, |message| message.number(libc::NFULA_CFG_QTHRESH as u16, 1))
+    }
+
+    /// As [`Self::listen_to_log`], but receives only the first 256 bytes of each packet, and keeps a burst of
+    /// a few hundred.
+    ///
+    /// # Errors
+    /// As [`Self::listen_to_log`].
+    pub fn listen_to_starts(self, group: u16) -> io::Result<OwnedFd> {
+        const START: u32 = 256;
+        // The kernel charges each message with the memory that it takes, below 2 kB.
+        const BURST: ByteCount = ByteCount::new(1_000_000);
+        let group =
+            self.listen(group, START, |message| message.number(libc::NFULA_CFG_QTHRESH as u16, 1))?;
+        set_buffer(&group, BufferKind::Receive, BURST)?;
+        Ok(group)
     }
 
     /// As [`Self::listen_to_log`], but receives the headers only, and several at a time: after at most

@@ -1,7 +1,8 @@
 //! Lowers the maximum segment size that a SYN announces, so that each segment fits into one packet of
 //! the hop.
 
-use super::syn::{CHECKSUM, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, segment_of};
+use super::header::{IPV4_HEADER, IPV6_HEADER};
+use super::syn::{CHECKSUM, TCP_HEADER, segment_of};
 
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;

@@ -3,6 +3,7 @@
 
 use super::ports::{PortRange, TCP, UDP};
 use super::prefix::{IpFamily, Prefix};
+use super::quic::{HTTP_3, QuicVersions};
 
 /// Maximum number of rules for all policies of a gateway.
 pub const MOST_RULES: usize = 1000;
@@ -16,11 +17,14 @@ pub enum PolicyAction {
     Tunnel,
     /// Leave it alone, as without skyhop.
     Bypass,
+    /// Answer SYNs and UDP datagrams with an error in the name of their destination. Other packets are not
+    /// concerned.
+    Refuse,
 }
 
 impl PolicyAction {
     /// All actions, the default first.
-    pub const ALL: [Self; 3] = [Self::Split, Self::Tunnel, Self::Bypass];
+    pub const ALL: [Self; 4] = [Self::Split, Self::Tunnel, Self::Bypass, Self::Refuse];
 
     /// The action's name, as in a configuration.
     pub fn as_str(self) -> &'static str {
@@ -28,6 +32,7 @@ impl PolicyAction {
             Self::Split => "split",
             Self::Tunnel => "tunnel",
             Self::Bypass => "bypass",
+            Self::Refuse => "refuse",
         }
     }
 }
@@ -45,6 +50,8 @@ pub struct TrafficPolicy {
     pub ports: Vec<PortRange>,
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
+    /// Matches only the first datagram of a QUIC flow.
+    pub only_quic: bool,
     /// Treatment of traffic for which this policy matches first.
     pub action: PolicyAction,
 }
@@ -72,7 +79,13 @@ impl TrafficPolicy {
     /// A policy that matches everything.
     pub fn new(name: &str, action: PolicyAction) -> Self {
         let name = name.to_owned();
-        Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], action }
+        let only_quic = false;
+        Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], only_quic, action }
+    }
+
+    /// The policy for new QUIC flows to web servers, which the key `quic` stands for.
+    pub fn of_quic(action: PolicyAction) -> Self {
+        Self { ports: vec![HTTP_3], only_quic: true, ..Self::new("quic", action) }
     }
 
     /// Returns `true` if it matches everything.
@@ -93,6 +106,11 @@ impl TrafficPolicy {
             .map(|ports| ports.map(|ports| PortRange { protocol: Some(protocol), ..ports }))
             .collect();
         let of_any_version = self.to.is_empty() && self.from.is_empty() && self.dscp.is_empty();
+        let versions_of_quic: &[QuicVersions] =
+            if self.only_quic { &QuicVersions::KNOWN } else { &[] };
+        let quic = choices(versions_of_quic, |_| true);
+        let payloads: Vec<_> =
+            ports.iter().flat_map(|ports| quic.iter().map(move |quic| (*ports, *quic))).collect();
         // The rules for addresses and code points differ between the versions, those for ports do not.
         let versions: &[_] =
             if of_any_version { &[None] } else { &[Some(IpFamily::V4), Some(IpFamily::V6)] };
@@ -102,10 +120,16 @@ impl TrafficPolicy {
             for to in choices(&self.to, of) {
                 for from in choices(&self.from, of) {
                     for dscp in choices(&self.dscp, |_| true) {
-                        let same = PolicyMatch { version: *version, to, from, dscp, ports: None };
-                        matches.extend(
-                            ports.iter().map(|ports| PolicyMatch { ports: *ports, ..same }),
-                        );
+                        let same = PolicyMatch {
+                            version: *version,
+                            to,
+                            from,
+                            dscp,
+                            ..PolicyMatch::default()
+                        };
+                        for &(ports, quic) in &payloads {
+                            matches.push(PolicyMatch { ports, quic, ..same });
+                        }
                     }
                 }
             }
@@ -119,8 +143,8 @@ impl TrafficPolicy {
     }
 }
 
-/// A rule, which matches traffic that has all of the given fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A rule, which matches traffic that has all of the given fields; by default it matches everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyMatch {
     /// IP version; given with addresses and code points, whose encoding depends on the version.
     pub version: Option<IpFamily>,
@@ -132,6 +156,8 @@ pub struct PolicyMatch {
     pub dscp: Option<u8>,
     /// Destination ports; the protocol is given.
     pub ports: Option<PortRange>,
+    /// The packet is the first datagram of a QUIC flow of one of these versions.
+    pub quic: Option<QuicVersions>,
 }
 
 /// The elements that fit, one of which must match; a single [`None`] if the list is empty.

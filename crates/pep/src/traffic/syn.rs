@@ -5,15 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use slacp::StreamOpening;
 
+use super::header::{IPV4_HEADER, IPV6_HEADER, ip_header, pseudo_header, sum};
+use super::icmp::error_message;
 use super::packet::Packet;
 use super::ports::TCP;
 
-const TTL: u8 = 64;
 const SYN: u8 = 0x02;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const RST_ACK: u8 = 0x14;
-pub(super) const IPV4_HEADER: usize = 20;
-pub(super) const IPV6_HEADER: usize = 40;
 pub(super) const TCP_HEADER: usize = 20;
 /// Offset of the checksum in the TCP header (RFC 9293 §3.1).
 pub(super) const CHECKSUM: usize = 16;
@@ -75,9 +74,9 @@ impl Syn {
         rst[13] = RST_ACK;
         let from = self.open.destination.ip();
         let to = self.open.source.ip();
-        let checksum = !sum(pseudo_header(from, to, TCP_HEADER), &rst);
+        let checksum = !sum(pseudo_header(from, to, TCP, TCP_HEADER), &rst);
         rst[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
-        [ip_header(from, to), rst.to_vec()].concat()
+        [ip_header(from, to, TCP, TCP_HEADER), rst.to_vec()].concat()
     }
 
     /// Builds the ICMP message, without IP header, for an unreachable host, or for a denied one if
@@ -91,12 +90,8 @@ impl Syn {
         };
         // The client finds its connection by the headers of the packet that failed (RFC 792, RFC 4443 §3.1).
         let quoted = &self.packet[..self.packet.len().min(self.segment + TCP_HEADER)];
-        let mut message = [&[kind, code, 0, 0, 0, 0, 0, 0], quoted].concat();
-        if self.open.source.is_ipv4() {
-            let checksum = !sum(0, &message);
-            message[2..4].copy_from_slice(&checksum.to_be_bytes());
-        }
-        message
+        let pseudo = self.open.source.is_ipv4().then_some(0);
+        error_message(kind, code, quoted, pseudo)
     }
 }
 
@@ -153,7 +148,7 @@ fn parse_v6(packet: &[u8]) -> Option<ParsedHeaders> {
 /// Verifies the checksum. A partial one, which covers only the pseudo-header, is completed: the rest was
 /// left to a network device that the packet has not reached.
 fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
-    let pseudo = pseudo_header(source, destination, tcp.len());
+    let pseudo = pseudo_header(source, destination, TCP, tcp.len());
     let given = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
     // One's complement: a sum over data and checksum of all ones is correct (RFC 1071).
     if sum(pseudo, tcp) == 0xffff {
@@ -166,48 +161,6 @@ fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Opt
     let checksum = !sum(pseudo, tcp);
     tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
     Some(())
-}
-
-/// Unfolded sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
-fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> u32 {
-    let address = |address: IpAddr| match address {
-        IpAddr::V4(v4) => u32::from(sum(0, &v4.octets())),
-        IpAddr::V6(v6) => u32::from(sum(0, &v6.octets())),
-    };
-    address(source) + address(destination) + u32::from(TCP) + length as u32
-}
-
-/// Internet checksum before complementing (RFC 1071).
-fn sum(start: u32, bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])));
-    let mut sum = words.fold(u64::from(start), |sum, word| sum + word);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// IP header for a TCP segment. The kernel fills in IPv4's identification and checksum.
-fn ip_header(from: IpAddr, to: IpAddr) -> Vec<u8> {
-    match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let length = (IPV4_HEADER + TCP_HEADER) as u8;
-            let mut header = vec![0x45, 0, 0, length, 0, 0, 0x40, 0, TTL, TCP, 0, 0];
-            header.extend(from.octets());
-            header.extend(to.octets());
-            header
-        }
-        (from, to) => {
-            let mut header = vec![0x60, 0, 0, 0, 0, TCP_HEADER as u8, TCP, TTL];
-            for address in [from, to] {
-                let IpAddr::V6(v6) = address else { continue };
-                header.extend(v6.octets());
-            }
-            header
-        }
-    }
 }
 
 /// A SYN with an option and some data, with a `partial` checksum as for offload, or as on the
@@ -229,14 +182,10 @@ pub(super) fn syn_with(v6: bool, partial: bool, options: &[u8], data: &[u8]) -> 
     let words = ((TCP_HEADER + options.len()) / 4) as u8;
     tcp.extend([words << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0]);
     tcp.extend([options, data].concat());
-    let pseudo = pseudo_header(ends[0], ends[1], tcp.len());
+    let pseudo = pseudo_header(ends[0], ends[1], TCP, tcp.len());
     let checksum = if partial { sum(pseudo, &[]) } else { !sum(pseudo, &tcp) };
     tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
-    let mut header = ip_header(ends[0], ends[1]);
-    let length = if v6 { tcp.len() } else { tcp.len() + IPV4_HEADER } as u16;
-    let at = if v6 { 4 } else { 2 };
-    header[at..at + 2].copy_from_slice(&length.to_be_bytes());
-    [header, tcp].concat()
+    [ip_header(ends[0], ends[1], TCP, tcp.len()), tcp].concat()
 }
 
 /// Returns `true` if the checksum of a TCP packet is correct.
@@ -244,7 +193,7 @@ pub(super) fn syn_with(v6: bool, partial: bool, options: &[u8], data: &[u8]) -> 
 pub(super) fn has_right_checksum(packet: &[u8]) -> bool {
     let (source, destination, begin, length) = parse(packet).unwrap();
     let tcp = &packet[begin..length];
-    sum(pseudo_header(source, destination, tcp.len()), tcp) == 0xffff
+    sum(pseudo_header(source, destination, TCP, tcp.len()), tcp) == 0xffff
 }
 
 #[cfg(test)]

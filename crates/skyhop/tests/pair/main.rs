@@ -47,6 +47,7 @@ mod protocols;
 mod proxy;
 mod quic;
 mod refusals;
+mod refused;
 mod rotation;
 mod semantics;
 mod shares;

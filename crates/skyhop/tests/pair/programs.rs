@@ -5,8 +5,8 @@ use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, crowds, dashboard, devices,
     directions, dlep, egress, endings, enrol, eyeballs, fail_open, fairness, faults, hostile, http,
     hubs, links, machines, monitoring, names, one_address, operate, overload, policy, protocols,
-    proxy, quic, rotation, semantics, shares, shown, solo, stack, stalled, takeover, transfer,
-    transparent, tunnel, two_terminals, unread, upgrade, voice, workers,
+    proxy, quic, refused, rotation, semantics, shares, shown, solo, stack, stalled, takeover,
+    transfer, transparent, tunnel, two_terminals, unread, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -121,6 +121,12 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     proxy::inside_slow_names,
     proxy::inside_a_stranger,
     quic::inside_quic_is_fetched,
+    refused::inside_a_page_is_refused,
+    refused::inside_others_pass,
+    refused::inside_flows_run,
+    refused::inside_policies_refuse,
+    refused::inside_a_flood,
+    refused::inside_gateways_die,
     semantics::inside_early,
     semantics::inside_deferred,
     semantics::inside_the_hub_dies,

@@ -1,11 +1,12 @@
-//! Rows of the status text for tunnel, stack, names, HTTP, bundles and modem.
+//! Rows of the status text for refusals, tunnel, stack, names, HTTP, bundles and modem.
 
 use std::fmt::Write as _;
 
 use units::ByteCount;
 
 use super::super::{
-    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, NextKeyStatus, StackStatus, TunnelStatus,
+    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, NextKeyStatus, RefusalStatus, StackStatus,
+    TunnelStatus,
 };
 use super::{bit_rate, bytes, seconds};
 use crate::Role;
@@ -16,6 +17,12 @@ pub(super) fn packets(tunnel: &TunnelStatus) -> String {
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
         tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
     )
+}
+
+/// Formats the packets that policies refuse.
+pub(super) fn refusals(refusals: &RefusalStatus) -> String {
+    let RefusalStatus { answered, limited } = refusals;
+    format!("{answered} packets answered for their destination; {limited} beyond a client's limit")
 }
 
 /// Formats the progress of the rotation of the hub's key.

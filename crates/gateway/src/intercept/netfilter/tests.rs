@@ -1,3 +1,4 @@
+use pep::traffic::quic::QuicVersions;
 use pep::traffic::{PortRange, TCP};
 
 use super::*;
@@ -19,6 +20,7 @@ fn rules() -> Rules {
         bridges: vec![FilteredBridge::example("lan1")],
         can_withhold: true,
         watched: true,
+        can_refuse: true,
         listeners: vec![(IpFamily::V4, 4001), (IpFamily::V6, 4002)],
         deferred: false,
         own_traffic: false,
@@ -236,4 +238,74 @@ fn queries_and_names_on_bridges_with_filtered_frames_pass() {
         };
         assert!(of("lan0") > 0 && of("lan1") == 0, "{name}: {chain:#?}");
     }
+}
+
+/// Rules with policies that refuse a port of TCP and UDP, and QUIC.
+fn refusing() -> Rules {
+    let mail = vec![PortRange { protocol: None, first: 25, last: 25 }];
+    let policies = vec![
+        TrafficPolicy { ports: mail, ..TrafficPolicy::new("mail", PolicyAction::Refuse) },
+        TrafficPolicy::of_quic(PolicyAction::Refuse),
+    ];
+    Rules { policies, ..rules() }
+}
+
+#[test]
+fn the_kernel_has_the_rules_for_refusals_that_we_print() {
+    in_namespace(|| {
+        let mut table = InterceptTable::claim(false, &[]).unwrap();
+        table.add_watch().unwrap();
+        table.apply(&refusing(), &Scope::Everything).unwrap();
+        let printed = refusing().display(table.slot(), &Scope::Everything);
+        let Some(ours) = assert_printed("skyhop-0", &printed) else { return };
+        for part in [
+            "tcp dport 25 counter name \"policy-1-connections\" goto refusals",
+            "udp dport 25 counter name \"policy-1-packets\" goto refusals",
+            "udp dport 443 ct state new udp length >= 1208",
+            "counter name \"policy-2-packets\" goto quic-refusals",
+            "limit rate 2000/second burst 2000 packets log group 5930 drop",
+        ] {
+            assert!(ours.contains(part), "{part} is not in {ours}");
+        }
+        assert_eq!(ours.matches("goto quic-refusals").count(), QuicVersions::KNOWN.len());
+        let names: Vec<String> = table.counts().unwrap().into_keys().collect();
+        let of = |policy: u8, subject: &str| format!("policy-{policy}-{subject}");
+        let pairs = [(1, "connections"), (1, "packets"), (2, "connections"), (2, "packets")];
+        assert_eq!(names, pairs.map(|(policy, subject)| of(policy, subject)));
+        let none = Rules { policies: vec![], ..rules() };
+        table.apply(&none, &Scope::Everything).unwrap();
+        assert_eq!(table.counts().unwrap(), BTreeMap::new());
+    });
+}
+
+#[test]
+fn nothing_is_refused_without_a_hub_or_by_a_gateway_that_cannot_answer() {
+    let refused = |rules: &Rules, scope: &Scope| {
+        let printed = rules.display(GatewaySlot(0), scope);
+        let chains = ["policies", "own-policies", "datagram-policies"];
+        let rules = chains.iter().flat_map(|name| chain(&printed, name));
+        rules.filter(|rule| rule.contains("refusals")).count()
+    };
+    let own = Rules { own_traffic: true, ..refusing() };
+    let all = 1 + 1 + 1 + QuicVersions::KNOWN.len();
+    assert_eq!(refused(&own, &Scope::Everything), all);
+    assert_eq!(refused(&own, &Scope::only(vec!["10.0.0.0/8".parse().unwrap()])), all);
+    assert_eq!(refused(&own, &Scope::ports(&[80])), 0);
+    assert_eq!(refused(&own, &Scope::Nothing), 0);
+    assert_eq!(refused(&Rules { can_refuse: false, ..own }, &Scope::Everything), 0);
+}
+
+#[test]
+fn what_cannot_be_accelerated_anyway_keeps_quic() {
+    let printed = refusing().display(GatewaySlot(0), &Scope::Everything);
+    let policies = chain(&printed, UDP_POLICY_CHAIN);
+    let first = policies.iter().position(|rule| rule.contains("goto")).unwrap();
+    let is_exempt = |client: &str| policies[..first].iter().any(|rule| rule.contains(client));
+    assert!(is_exempt("ip saddr 10.0.0.9 return") && is_exempt("ip6 saddr fd00:1::/64 return"));
+    for name in [REFUSAL_CHAIN, QUIC_REFUSAL_CHAIN] {
+        assert_eq!(chain(&printed, name)[0], "ct status dnat return");
+    }
+    // Beyond the limit, a refused packet gets no answer, and QUIC passes.
+    assert_eq!(chain(&printed, REFUSAL_CHAIN).last(), Some(&"drop"));
+    assert!(chain(&printed, QUIC_REFUSAL_CHAIN).last().unwrap().contains("limit rate"));
 }

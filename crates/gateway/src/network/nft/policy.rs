@@ -7,7 +7,8 @@ use pep::traffic::{PolicyAction, PolicyMatch, PolicySubject, TrafficPolicy};
 
 use crate::network::nft::rule::Term;
 
-/// Returns the terms of a match. The IP version comes first, since other terms depend on it.
+/// Returns the terms of a match. The IP version comes first, since other terms depend on it; so do ports, on which
+/// that for QUIC does.
 fn terms(of: PolicyMatch) -> impl Iterator<Item = Term> {
     let ports = of.ports.and_then(|ports| Some((ports.protocol?, ports.first, ports.last)));
     let dscp = of.version.zip(of.dscp);
@@ -17,28 +18,35 @@ fn terms(of: PolicyMatch) -> impl Iterator<Item = Term> {
         of.from.map(Term::FromPrefix),
         dscp.map(|(version, dscp)| Term::Dscp(version, dscp)),
         ports.map(|(protocol, first, last)| Term::ToPorts(protocol, first, last)),
+        of.quic.map(Term::BeginsQuic),
     ];
     terms.into_iter().flatten()
 }
 
 /// Builds a chain that applies the first matching policy to each packet, or `usual` if no policy matches.
-/// With `counted`, each policy counts its packets.
+/// Policies with an action that is `counted` count their packets; one without a verdict is left out.
 pub(crate) fn chain(
     policies: &[TrafficPolicy],
     subject: PolicySubject,
-    counted: bool,
+    counted: impl Fn(PolicyAction) -> bool,
     usual: Vec<Term>,
-    verdict: impl Fn(PolicyAction) -> Vec<Term>,
+    verdict: impl Fn(&TrafficPolicy) -> Vec<Term>,
 ) -> Vec<Vec<Term>> {
-    let rules = policies.iter().enumerate().flat_map(|(index, policy)| {
-        let count = counted.then_some(Term::Count(index, subject));
-        let end: Vec<Term> = count.into_iter().chain(verdict(policy.action)).collect();
+    let decided = policies.iter().enumerate().filter(|(_, policy)| !verdict(policy).is_empty());
+    let rules = decided.flat_map(|(index, policy)| {
+        let count = counted(policy.action).then_some(Term::Count(index, subject));
+        let end: Vec<Term> = count.into_iter().chain(verdict(policy)).collect();
         policy
             .matches(subject)
             .into_iter()
             .map(move |of| terms(of).chain(end.iter().cloned()).collect())
     });
     rules.chain([usual]).collect()
+}
+
+/// Returns `true` if one of the policies refuses anything.
+pub(crate) fn refuse(policies: &[TrafficPolicy]) -> bool {
+    policies.iter().any(|policy| policy.action == PolicyAction::Refuse)
 }
 
 /// Name of a policy's counter in the nftables tables. Policies are numbered from 1.
@@ -97,11 +105,16 @@ mod tests {
     fn the_first_policy_comes_first_and_counts_and_the_usual_comes_last() {
         let policies = [
             policy("near", &["10.0.0.0/8"], &["udp/53", "443"], PolicyAction::Bypass),
+            policy("left out", &[], &[], PolicyAction::Refuse),
             policy("far", &["fd00::/8"], &[], PolicyAction::Tunnel),
         ];
-        let verdict =
-            |action| vec![if action == PolicyAction::Bypass { Term::Return } else { Term::Drop }];
-        let rules = chain(&policies, PolicySubject::Connections, true, vec![Term::Accept], verdict);
+        let verdict = |policy: &TrafficPolicy| match policy.action {
+            PolicyAction::Bypass => vec![Term::Return],
+            PolicyAction::Refuse => vec![],
+            _ => vec![Term::Drop],
+        };
+        let (subject, usual) = (PolicySubject::Connections, vec![Term::Accept]);
+        let rules = chain(&policies, subject, |_| true, usual, verdict);
         let line =
             |rule: &Vec<Term>| rule.iter().map(Term::to_string).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = rules.iter().map(line).collect();
@@ -109,7 +122,7 @@ mod tests {
             "meta nfproto ipv4 ip daddr 10.0.0.0/8 ip dscp 46 tcp dport 443 \
              counter name \"policy-1-connections\" return",
             "meta nfproto ipv6 ip6 daddr fd00::/8 ip6 dscp 46 \
-             counter name \"policy-2-connections\" drop",
+             counter name \"policy-3-connections\" drop",
             "accept",
         ];
         assert_eq!(lines, expected);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use os::netlink::netfilter::MessageBatch;
+use pep::traffic::quic::{self, QuicVersions};
 use pep::traffic::{IpFamily, PolicySubject, Prefix, TCP};
 
 use crate::network::nft::policy;
@@ -36,6 +37,9 @@ pub(crate) const COUNTER: u32 = 1;
 const DNS_FLAGS_OFFSET: u32 = 8 + 2;
 const QR_OPCODE_RD: u8 = 0xf9;
 const RD: u8 = 0x01;
+/// Length of the UDP header, and offset of the length in it (RFC 768).
+const UDP_HEADER: u16 = 8;
+const UDP_LENGTH_OFFSET: u32 = 4;
 /// Kinds of refusals: NFT_REJECT_ICMPX_UNREACH, and NFT_REJECT_TCP_RST, which has no code.
 const REJECT_BY_ICMP: u32 = 2;
 const REJECT_BY_RESET: u32 = 1;
@@ -84,6 +88,9 @@ pub(crate) enum Term {
     UdpFrom(u16),
     /// The packet is a DNS query over UDP with recursion desired (RFC 1035 §4.1.1).
     RecursionDesired,
+    /// The UDP datagram is the first of a flow, and begins QUIC with one of these versions
+    /// ([`quic::begins_quic`]).
+    BeginsQuic(QuicVersions),
     /// The packet has any of these mark bits.
     HasAnyMark(u32),
     /// The packet is a SYN without ACK.
@@ -205,6 +212,7 @@ impl Term {
             Self::Udp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP),
             Self::UdpFrom(port) => encode_udp_from(list, *port),
             Self::RecursionDesired => encode_recursion_desired(list),
+            Self::BeginsQuic(versions) => encode_begins_quic(list, *versions),
             Self::HasAnyMark(any) => encode_has_any_mark(list, *any),
             Self::OnlySyn => compare_flags(list, SYN),
             Self::SynAck => compare_flags(list, SYN | ACK),
@@ -265,6 +273,25 @@ fn encode_recursion_desired(list: &mut MessageBatch) {
     load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
     mask(list, &[QR_OPCODE_RD], &[0]);
     compare(list, libc::NFT_CMP_EQ, &[RD]);
+}
+
+/// Each part is one that [`quic::begins_quic`] looks at.
+fn encode_begins_quic(list: &mut MessageBatch, versions: QuicVersions) {
+    let load_payload = |list: &mut MessageBatch, offset: u8, length| {
+        let offset = u32::from(UDP_HEADER) + u32::from(offset);
+        load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, offset, length);
+    };
+    encode_connection_bits(list, CONNECTION_STATE, NEW);
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, UDP_LENGTH_OFFSET, 2);
+    compare(list, libc::NFT_CMP_GTE, &(UDP_HEADER + quic::SHORTEST_FIRST).to_be_bytes());
+    load_payload(list, 0, 1);
+    mask(list, &[quic::LONG_HEADER], &[0]);
+    compare(list, libc::NFT_CMP_EQ, &[quic::LONG_HEADER]);
+    load_payload(list, quic::VERSION_OFFSET, 4);
+    if versions.mask != u32::MAX {
+        mask(list, &versions.mask.to_be_bytes(), &[0; 4]);
+    }
+    compare(list, libc::NFT_CMP_EQ, &versions.value.to_be_bytes());
 }
 
 fn encode_has_any_mark(list: &mut MessageBatch, any: u32) {
@@ -521,8 +548,9 @@ fn encode_remark(list: &mut MessageBatch, wanted: FirewallMark) {
     mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
 }
 
-/// NFT_CT_STATE, and nftables' bits for IP_CT_ESTABLISHED and IP_CT_RELATED.
+/// NFT_CT_STATE, and nftables' bits for IP_CT_NEW, and for IP_CT_ESTABLISHED and IP_CT_RELATED.
 const CONNECTION_STATE: u32 = 0;
+const NEW: u32 = 1 << 3;
 const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
 /// NFT_CT_DIRECTION, and its value IP_CT_DIR_REPLY for packets towards the originator.
 const CONNECTION_DIRECTION: u32 = 1;
@@ -592,6 +620,7 @@ impl fmt::Display for Term {
             Self::NotTcp => f.write_str("meta l4proto != tcp"),
             Self::Udp => f.write_str("meta l4proto udp"),
             Self::UdpFrom(port) => write!(f, "udp sport {port}"),
+            Self::BeginsQuic(versions) => write_begins_quic(f, *versions),
             Self::HasAnyMark(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::SynAck => f.write_str("tcp flags & (fin | syn | rst | ack) == (syn | ack)"),
@@ -640,6 +669,20 @@ fn write_ports(f: &mut fmt::Formatter<'_>, protocol: u8, first: u16, last: u16) 
     let protocol = if protocol == TCP { "tcp" } else { "udp" };
     write!(f, "{protocol} dport {first}")?;
     if first == last { Ok(()) } else { write!(f, "-{last}") }
+}
+
+fn write_begins_quic(f: &mut fmt::Formatter<'_>, versions: QuicVersions) -> fmt::Result {
+    let payload = |offset: u8| 8 * (u32::from(UDP_HEADER) + u32::from(offset));
+    let (header, version) = (payload(0), payload(quic::VERSION_OFFSET));
+    let length = UDP_HEADER + quic::SHORTEST_FIRST;
+    let long = quic::LONG_HEADER;
+    write!(f, "ct state new udp length >= {length} @th,{header},8 & {long:#x} == {long:#x}")?;
+    match versions {
+        QuicVersions { mask: u32::MAX, value } => write!(f, " @th,{version},32 == {value:#x}"),
+        QuicVersions { mask, value } => {
+            write!(f, " @th,{version},32 & {mask:#x} == {value:#x}")
+        }
+    }
 }
 
 fn write_count(f: &mut fmt::Formatter<'_>, counter: &str) -> fmt::Result {

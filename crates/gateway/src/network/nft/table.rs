@@ -222,7 +222,7 @@ impl NftTable {
     }
 
     /// Replaces the rules of all chains that are not on hooks, atomically. Each of the `policies` has a counter
-    /// for each of the `subjects`, which are the same in all calls. If the policies have changed, all
+    /// for each of the `subjects`, which depend on the policies only. If the policies have changed, all
     /// their counters restart at 0.
     pub(crate) fn refill(
         &mut self,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use config::DnsConfig;
+use config::{DnsConfig, TerminalConfig};
 use control::status::{DnsStatus, GatewayStatus};
 use names::{QueryId, Question, QuestionSource, Resolver, ResolverOutput, Upstream, UpstreamQuery};
 use slacp::{HostName, SessionId, client_network};
@@ -28,9 +28,10 @@ use crate::intercept::listener::{AcceptOutcome, AcceptedConnection, Listener};
 use crate::network::connection_slots::HeldSlot;
 use crate::network::socket_options::reset;
 use crate::process::clock;
+use crate::process::error::RunError;
 use crate::process::runtime::log_panic;
 use crate::relay::route::{ClientRoute, Upstreams};
-use crate::services::{Service, Surroundings, http};
+use crate::services::{Config, Service, Surroundings, http};
 
 /// Limit of questions waiting for the driver. Those beyond it are dropped, and clients repeat them.
 const MAX_QUEUED: usize = 1024;
@@ -154,6 +155,14 @@ impl Service for NameService {
     /// While there is a session, even if its hub cannot be reached: the cache may have the answer.
     fn takes_questions(&self, role: &Surroundings<'_>) -> bool {
         role.hop.zip(role.uplink.session).is_some_and(|(hop, session)| hop.peer_answers(session))
+    }
+
+    /// The key `quic` takes effect without a restart.
+    fn configure(&mut self, _: &mut Surroundings<'_>, config: Config<'_>) -> Result<(), RunError> {
+        if let Config::Terminal(TerminalConfig { dns: Some(dns), .. }) = config {
+            lock(&self.resolver).set_hides_http_3(dns.names.hides_http_3);
+        }
+        Ok(())
     }
 
     fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
@@ -568,6 +577,7 @@ mod tests {
             real: Vec::new(),
             pool: Some(PoolConfig { prefixes, time: Duration::from_secs(3600) }),
             canary: false,
+            hides_http_3: false,
         };
         DnsConfig { keys: config::DnsSection::default(), names, intercept: true, secure: None }
     }

@@ -12,7 +12,7 @@ use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::to;
 use crate::network::nft::policy;
-use crate::network::nft::rule::{FirewallMark, REFUSED, Term};
+use crate::network::nft::rule::{FirewallMark, PASS_MARK, REFUSED, Term};
 use crate::network::nft::table::{Hook, NftChain, NftRule};
 use crate::network::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
 
@@ -180,6 +180,9 @@ impl Selection {
         let answer = vec![Term::NotTcp, Term::IsReply, Term::ConnectionHasMark(none), Term::Return];
         let mut rules = vec![first, later];
         rules.extend(self.of_hub().then_some(answer));
+        // Flows that began while a policy let them pass, also if it is gone.
+        let passing = vec![Term::NotTcp, Term::ConnectionHasMark(PASS_MARK), Term::Return];
+        rules.extend((!self.of_hub()).then_some(passing));
         rules.push(vec![Term::NotTcp, Term::Goto(PACKETS)]);
         rules
     }
@@ -192,12 +195,14 @@ impl Selection {
         policy::chain(
             &self.policies,
             PolicySubject::Connections,
-            self.counts_connections,
+            |_| self.counts_connections,
             usual(),
-            |action| match action {
+            |policy| match policy.action {
                 PolicyAction::Split => usual(),
                 PolicyAction::Tunnel => take(),
                 PolicyAction::Bypass => vec![Term::Return],
+                // Interception refuses; what it lets through is carried as without the policy.
+                PolicyAction::Refuse => vec![],
             },
         )
     }
@@ -205,10 +210,16 @@ impl Selection {
     /// Applies the policies to other packets.
     fn packets(&self, mark: FirewallMark) -> Vec<NftRule> {
         let take = || vec![Term::SetMark(mark), Term::Accept];
-        policy::chain(&self.policies, PolicySubject::Packets, true, take(), |action| match action {
+        let verdict = |policy: &TrafficPolicy| match policy.action {
             PolicyAction::Split | PolicyAction::Tunnel => take(),
+            // Only its first datagram shows that a flow is QUIC: later ones follow the connection's mark.
+            PolicyAction::Bypass if policy.only_quic => {
+                vec![Term::MarkConnection(PASS_MARK), Term::Return]
+            }
             PolicyAction::Bypass => vec![Term::Return],
-        })
+            PolicyAction::Refuse => vec![],
+        };
+        policy::chain(&self.policies, PolicySubject::Packets, |_| true, take(), verdict)
     }
 }
 
@@ -251,6 +262,8 @@ mod tests {
             TrafficPolicy { to, ..TrafficPolicy::new("bypass", PolicyAction::Bypass) },
             TrafficPolicy { ports: web, ..TrafficPolicy::new("quic", PolicyAction::Bypass) },
             TrafficPolicy { dscp: vec![8], ..TrafficPolicy::new("bulk", PolicyAction::Tunnel) },
+            TrafficPolicy { dscp: vec![9], ..TrafficPolicy::new("refused", PolicyAction::Refuse) },
+            TrafficPolicy::of_quic(PolicyAction::Bypass),
         ];
         [
             (clients(false), false),
@@ -275,9 +288,15 @@ mod tests {
                 let leaves_lans_alone = ours.contains("fib daddr . mark oifname \"lan1\" return");
                 let of_clients = !selection.traffic.interfaces().is_empty();
                 assert_eq!(leaves_lans_alone, of_clients, "{ours}");
-                for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1", "ct state"] {
+                for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1", "ct state new"] {
                     assert!(ours.contains(part), "{part} is not in {ours}");
                 }
+                assert!(
+                    !ours.contains("dscp 0x09"),
+                    "what is not refused is as without the policy"
+                );
+                let passing = "meta l4proto != tcp ct mark & 0x01000000 == 0x01000000 return";
+                assert_eq!(ours.contains(passing), of_clients, "{ours}");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Questions for service bindings (RFC 9460) with instant answers.
+//! Questions for service bindings (RFC 9460) with instant answers, and where QUIC is refused.
 
 use hickory_proto::rr::rdata::svcb::{Alpn, EchConfigList, SvcParamKey, SvcParamValue};
 use hickory_proto::rr::rdata::{HTTPS, SVCB};
@@ -134,4 +134,69 @@ fn without_a_hub_a_binding_is_asked_for_where_the_client_meant_to() {
     let message = bytes(&question(1, NAME, RecordType::HTTPS, false));
     resolver.handle_message(at(2), asked(1), &message);
     assert_eq!(resolver.asks().to, Upstream::Direct(asked(1).resolver));
+}
+
+/// The protocols in the binding that a resolver answers `message` with, once the hub has sent it to others too if
+/// `is_known`.
+fn protocols(mut resolver: Resolver<u32>, message: &Message, is_known: bool) -> Vec<String> {
+    let kind = message.queries[0].query_type();
+    let message = bytes(message);
+    resolver.handle_message(at(0), QuestionSource { uses_pool: false, ..asked(1) }, &message);
+    let query = resolver.asks();
+    let owner = read(&query.message).queries[0].name().clone();
+    let known = Record::from_rdata(owner, 300, binding(kind).data);
+    let known = bytes(&reply(&query.message, ResponseCode::NoError, vec![known]));
+    resolver.handle_reply(at(600), query.id, Some(&known));
+    let mut answer = resolver.answers();
+    if is_known {
+        resolver.handle_message(at(700), asked(2), &message);
+        answer = resolver.answers();
+        assert_eq!(resolver.stats().hits, 1);
+    }
+    let (RData::HTTPS(HTTPS(binding)) | RData::SVCB(binding)) = &answer.answers[0].data else {
+        panic!("{answer:?}")
+    };
+    let [(_, SvcParamValue::Alpn(alpn)), (SvcParamKey::EchConfigList, _)] = &binding.svc_params[..]
+    else {
+        panic!("{binding:?}")
+    };
+    alpn.0.clone()
+}
+
+fn refusing() -> Resolver<u32> {
+    resolver(NamesConfig { hides_http_3: true, ..instant() })
+}
+
+#[test]
+fn where_quic_is_refused_a_binding_has_no_http_3() {
+    for kind in KINDS {
+        for is_known in [false, true] {
+            let message = question(1, NAME, kind, false);
+            assert_eq!(protocols(refusing(), &message, is_known), ["h2"]);
+            assert_eq!(protocols(resolver(instant()), &message, is_known), ["h3", "h2"]);
+            let mut reloaded = refusing();
+            reloaded.set_hides_http_3(false);
+            assert_eq!(protocols(reloaded, &message, is_known), ["h3", "h2"]);
+        }
+    }
+}
+
+#[test]
+fn bindings_of_validating_clients_and_of_real_names_keep_http_3() {
+    for kind in KINDS {
+        let mut disabled = question(1, NAME, kind, false);
+        disabled.metadata.checking_disabled = true;
+        let listed = question(1, "_8443._https.Corp.example.", kind, false);
+        for message in [question(1, NAME, kind, true), disabled, listed] {
+            assert_eq!(protocols(refusing(), &message, true), ["h3", "h2"], "{message:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_hub_quic_passes_and_bindings_say_so() {
+    let mut resolver = refusing();
+    resolver.set_hub(at(0), false);
+    let message = question(1, NAME, RecordType::HTTPS, false);
+    assert_eq!(protocols(resolver, &message, false), ["h3", "h2"]);
 }

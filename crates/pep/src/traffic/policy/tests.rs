@@ -75,9 +75,12 @@ fn ports() -> impl Strategy<Value = PortRange> {
 fn policy() -> impl Strategy<Value = TrafficPolicy> {
     let action = proptest::sample::select(&PolicyAction::ALL[..]);
     (list(prefix()), list(prefix()), list(ports()), list(0u8..4), action).prop_map(
-        |(to, from, ports, dscp, action)| {
-            let name = "any".to_owned();
-            TrafficPolicy { name, to, from, ports, dscp, action }
+        |(to, from, ports, dscp, action)| TrafficPolicy {
+            to,
+            from,
+            ports,
+            dscp,
+            ..TrafficPolicy::new("any", action)
         },
     )
 }
@@ -102,6 +105,17 @@ proptest! {
         prop_assert_eq!(passes, header.fits(&policy));
         prop_assert!(rules.len() <= policy_rules(std::slice::from_ref(&policy)));
     }
+}
+
+#[test]
+fn a_policy_for_quic_is_a_rule_for_each_version_of_it() {
+    let policy = TrafficPolicy::of_quic(PolicyAction::Refuse);
+    let rules = policy.matches(PolicySubject::Packets);
+    assert_eq!(rules.iter().filter_map(|rule| rule.quic).collect::<Vec<_>>(), QuicVersions::KNOWN);
+    let udp = PortRange { protocol: Some(UDP), first: 443, last: 443 };
+    assert!(rules.iter().all(|rule| rule.ports == Some(udp)), "{rules:?}");
+    assert_eq!(policy.matches(PolicySubject::Connections), [], "TCP goes on as before");
+    assert!(!policy.fits_all());
 }
 
 #[test]
