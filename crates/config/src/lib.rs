@@ -57,7 +57,7 @@ pub use self::file::{FileError, FileKind, FilePosition};
 pub use self::http::{
     HttpConfig, HttpSection, HubCacheConfig, HubHttpConfig, HubHttpSection, SiteConfig,
 };
-pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, quotas};
+pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, packet_addresses, quotas};
 pub use self::hub_address::{HubAddress, HubAddressError, TcpAddress, TcpAddressError};
 pub use self::intercept::{
     AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,

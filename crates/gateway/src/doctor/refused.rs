@@ -5,7 +5,7 @@
 
 use std::fs::OpenOptions;
 
-use config::{AnswerTiming, InterceptConfig, TunnelConfig, TunnelDevice};
+use config::{AnswerTiming, HubConfig, InterceptConfig, TunnelConfig, TunnelDevice};
 use pep::traffic::IpFamily;
 
 use super::CheckFinding;
@@ -15,6 +15,7 @@ use crate::intercept::netfilter::GatewaySlot;
 use crate::intercept::routing::is_loopback_up;
 use crate::intercept::syn_tap::SynInjector;
 use crate::refusal::{KernelOperation, KernelRefusal};
+use crate::services::tunnel::addresses::TerminalAddresses;
 
 /// Checks the requirements of deferred answers and of intercepting the machine's own connections.
 pub(super) fn interception(config: &InterceptConfig) -> Vec<CheckFinding> {
@@ -48,6 +49,13 @@ pub(super) fn tunnel(config: &TunnelConfig) -> CheckFinding {
         }
         Err(refusal) => finding(CHECK, &refusal),
     }
+}
+
+/// Checks that terminals without networks can have addresses of the pool.
+pub(super) fn pool(config: &HubConfig) -> Option<CheckFinding> {
+    let checked = TerminalAddresses::load(config)?.check(&config.terminals);
+    let mend = "choose another `tunnel.pool`, or give every terminal its `networks`";
+    checked.err().map(|error| CheckFinding::fail("tunnel", error.to_string(), mend))
 }
 
 /// Returns the type of device that would be used, without creating one.

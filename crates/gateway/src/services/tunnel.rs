@@ -10,19 +10,25 @@
 //! skyhop. Packets from the peer are written to the device, and the kernel routes them on if the
 //! egress rules permit it ([`pep::egress`]). On a hub the source must be behind the sending
 //! terminal, and the destination must not be behind another one unless `mesh` is on.
+//!
+//! A hub that does not know a terminal's networks gives it an address ([`addresses`]). The terminal translates its
+//! clients to that address, and the hub what leaves its tunnel ([`table`]).
 
+pub(crate) mod addresses;
 mod admit;
 mod service;
 mod table;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::{InterceptConfig, TunnelConfig};
 use control::status::{GatewayStatus, TunnelStatus};
+use os::netlink::netfilter::NetfilterSocket;
 use pep::egress::EgressRules;
 use pep::routes::PacketPaths;
 use pep::traffic::{
@@ -40,7 +46,7 @@ use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use crate::intercept::policy;
-use crate::intercept::rule::REFUSED;
+use crate::intercept::rule::{BEGUN_OUTSIDE, REFUSED};
 use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::LONGEST_PACKET;
 use crate::tun::port::{DevicePort, DeviceUse, RoutedDevice};
@@ -48,7 +54,8 @@ use crate::tun::table::DeviceTable;
 
 pub(crate) use admit::Admitted;
 pub(crate) use service::{HubSelection, HubTunnel, TerminalTunnel, terminal_selection};
-pub(crate) use table::{Selection, Traffic};
+use table::OUTSIDE;
+pub(crate) use table::{Selection, Traffic, Translation};
 
 /// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 32;
@@ -64,6 +71,10 @@ pub(crate) struct Tunnel {
     device: RoutedDevice,
     carries_v6: bool,
     lans: LanWatch,
+    /// Packets so far of flows that have begun outside of the tunnel and should be in it.
+    begun_outside: u64,
+    /// Set once the kernel has refused to forget such flows.
+    keeps_flows: bool,
 }
 
 /// Moves packets between the device and the hop.
@@ -112,7 +123,15 @@ impl Tunnel {
             clamps_mss: config.clamp_mss,
             is_stale: AtomicBool::new(false),
         });
-        Ok(Self { port, reader: None, device, carries_v6: without_v6.is_none(), lans })
+        Ok(Self {
+            port,
+            reader: None,
+            device,
+            carries_v6: without_v6.is_none(),
+            lans,
+            begun_outside: 0,
+            keeps_flows: false,
+        })
     }
 
     /// The device for another process.
@@ -143,6 +162,7 @@ impl Tunnel {
             self.port.take();
         }
         self.follow_routes();
+        self.follow_flows();
         if self.lans.follow()
             && let Err(error) =
                 self.port.table().update(|rules| rules.set_lans(self.lans.routes().clone()))
@@ -162,11 +182,59 @@ impl Tunnel {
         self.carries_v6 = without_v6.is_none();
     }
 
+    /// Makes the kernel forget flows that have begun outside of the tunnel and should be in it: their translation, or
+    /// that they have none, does not change otherwise.
+    fn follow_flows(&mut self) {
+        if self.device.address().is_none() || self.keeps_flows {
+            return;
+        }
+        let count = self.counts().get(BEGUN_OUTSIDE).copied().unwrap_or(0);
+        if std::mem::replace(&mut self.begun_outside, count) == count {
+            return;
+        }
+        let forgotten = NetfilterSocket::open()
+            .and_then(|kernel| kernel.forget_connections(OUTSIDE.value, OUTSIDE.mask));
+        if let Err(error) = forgotten {
+            self.keeps_flows = true;
+            tracing::warn!(
+                "traffic that has begun outside of the tunnel stays there: the kernel does not \
+                 forget connections (nf_conntrack_netlink): {error}"
+            );
+        }
+    }
+
+    /// Translates clients to this address from now on, or to none.
+    ///
+    /// # Errors
+    /// The reason for which that is impossible.
+    pub(crate) fn translate(&mut self, address: Option<Ipv4Addr>) -> Result<(), String> {
+        if address == self.device.address() {
+            return Ok(());
+        }
+        let index = self.device.index();
+        address.map_or(Ok(()), |address| addresses::check_own(address, index))?;
+        self.device.set_address(address).map_err(|refusal| refusal.to_string())?;
+        let translation = address.map(|_| Translation::ToDevice);
+        let updated = self.port.table().update(|rules| rules.translation = translation);
+        updated.map_err(|error| {
+            // Untranslated packets would not be accepted, so the tunnel must not count as prepared.
+            let _ = self.device.set_address(None);
+            KernelRefusal::wrap(KernelOperation::Nftables)(error).to_string()
+        })?;
+        if let Some(address) = address {
+            tracing::info!("the tunnel translates clients' IPv4 traffic to {address}");
+        }
+        Ok(())
+    }
+
     /// Applies new interfaces and policies.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
+    pub(crate) fn configure(&mut self, mut selection: Selection) -> Result<(), RunError> {
+        // A terminal's translation is not configured, but follows its hub.
+        let of_clients = self.device.address().map(|_| Translation::ToDevice);
+        selection.translation = selection.translation.or(of_clients);
         self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().update(|rules| *rules = selection);
         configured.map_err(RunError::nftables)
@@ -384,6 +452,7 @@ pub(crate) fn of_clients(
         policies: policies.to_vec(),
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,
+        translation: None,
     }
 }
 
@@ -446,12 +515,13 @@ mod tests {
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
                 let name = "test0".to_owned();
-                let config = TunnelConfig { name, device, mtu: 1400, clamp_mss: true };
+                let config = TunnelConfig { name, device, mtu: 1400, pool: None, clamp_mss: true };
                 let selection = Selection {
                     traffic: Traffic::ToTerminals { hop: 5900 },
                     policies: vec![],
                     admitted: Admitted::from_anyone(&EgressRules::everywhere()),
                     counts_connections: false,
+                    translation: None,
                 };
                 let mut tunnel =
                     Tunnel::install(&config, selection, false, classes, Arc::default(), None)
@@ -615,6 +685,7 @@ mod tests {
                 name: name.to_owned(),
                 device: TunnelDevice::Auto,
                 mtu: 1400,
+                pool: None,
                 clamp_mss: true,
             };
             runtime.unwrap().block_on(async {

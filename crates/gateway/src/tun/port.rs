@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, RwLock};
 
 use config::TunnelConfig;
 use nix::net::if_::if_nametoindex;
+use os::netlink::RouteSocket;
 use pep::traffic::IpFamily;
 use tokio::sync::Notify;
 
@@ -91,6 +93,8 @@ pub(crate) struct RoutedDevice {
     config: TunnelConfig,
     port: Arc<DevicePort>,
     routing: Routing<DeviceSlot>,
+    /// The address to which packets into the device are translated.
+    address: Option<Ipv4Addr>,
 }
 
 /// An installed device, with its table, and the reason why it carries no IPv6, if there is one.
@@ -126,7 +130,8 @@ impl RoutedDevice {
         let (routing, without_v6) =
             Routing::install(table.slot(), index, &IpFamily::BOTH).map_err(refused)?;
         let port = DevicePort { device: RwLock::new(Arc::new(device)), replaced: Notify::new() };
-        let installed = Self { used_as, config: config.clone(), port: Arc::new(port), routing };
+        let installed =
+            Self { used_as, config: config.clone(), port: Arc::new(port), routing, address: None };
         Ok((installed, table, without_v6))
     }
 
@@ -143,9 +148,36 @@ impl RoutedDevice {
         self.port.clone()
     }
 
+    /// The address to which packets into the device are translated.
+    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
+        self.address
+    }
+
+    /// Gives the device this address in place of the one before. The kernel forgets flows that were translated to
+    /// that one.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn set_address(&mut self, address: Option<Ipv4Addr>) -> Result<(), KernelRefusal> {
+        if address == self.address {
+            return Ok(());
+        }
+        let refused = KernelRefusal::wrap(KernelOperation::Device);
+        let mut kernel = RouteSocket::open().map_err(&refused)?;
+        if let Some(former) = self.address.take() {
+            kernel.remove_address(self.name(), former.into(), 32).map_err(&refused)?;
+        }
+        if let Some(address) = address {
+            kernel.add_address(self.name(), address.into(), 32).map_err(&refused)?;
+            self.address = Some(address);
+        }
+        Ok(())
+    }
+
     /// Creates the device again if it was removed, and leads the routes to it. Returns whether it was replaced.
     pub(crate) fn renew(&mut self) -> bool {
-        let name = self.config.name.as_str();
+        let name = self.config.name.clone();
+        let name = name.as_str();
         // Its reader learns that the device was removed, but not that it was renamed.
         if if_nametoindex(name).is_ok() {
             return false;
@@ -157,6 +189,10 @@ impl RoutedDevice {
                 tracing::info!("{} {name}: its device was made anew", self.used_as);
                 self.routing.lead_to(index);
                 self.port.replace(device);
+                let address = self.address.take();
+                if let Err(refusal) = self.set_address(address) {
+                    tracing::warn!("{refusal}");
+                }
                 true
             }
             Err(error) => {
