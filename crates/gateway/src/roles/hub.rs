@@ -47,7 +47,7 @@ use crate::roles::gateway::Report;
 use crate::roles::pair::{self, PairEvent, Parts};
 use crate::services::names::hub::HubResolver;
 use crate::services::tunnel::addresses::TerminalAddresses;
-use crate::services::tunnel::{HubSelection, HubTunnel};
+use crate::services::tunnel::{HubSelection, HubTunnel, Translation};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
 use crate::tun::table::DeviceRules;
 use crate::{clock, intercept, roles};
@@ -108,6 +108,9 @@ pub fn print_rules(config: &HubConfig) -> String {
     let networks: Vec<Prefix> =
         terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
     let selection = selection(config, hop).of(&terminals);
+    if let Some(Translation::Of(pool)) = selection.translation {
+        rules += &format!("# ip route add {pool} dev {}\n", tunnel.name);
+    }
     rules += &selection.print(&networks, &tunnel.name);
     rules
 }

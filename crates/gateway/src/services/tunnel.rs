@@ -60,6 +60,10 @@ pub(crate) use table::{Selection, Traffic, Translation};
 /// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 32;
 
+/// Turns of housekeeping, twice a second, within which answers to flows outside of the tunnel arrive: two seconds, more
+/// than the longest way over a satellite with a queue before it.
+const MOVING: u8 = 4;
+
 /// With more sessions than this, changes of the rules are gathered until the next housekeeping:
 /// each rewrites the rules of all sessions, and after a restart thousands come up within seconds.
 const SESSIONS_AT_ONCE: usize = 64;
@@ -73,6 +77,8 @@ pub(crate) struct Tunnel {
     lans: LanWatch,
     /// Packets so far of flows that have begun outside of the tunnel and should be in it.
     begun_outside: u64,
+    /// Turns of housekeeping for which answers to such flows may still be under way.
+    moving: u8,
     /// Set once the kernel has refused to forget such flows.
     keeps_flows: bool,
 }
@@ -106,8 +112,10 @@ impl Tunnel {
         shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
         let lans = LanWatch::start(selection.traffic.interfaces(), LocalInterfaces::AllInterfaces);
-        let (device, table, without_v6) =
+        let translation = selection.translation;
+        let (mut device, table, without_v6) =
             RoutedDevice::install(DeviceUse::Tunnel, config, selection, shared)?;
+        lead_pool(&mut device, translation)?;
         if let Some(refusal) = &without_v6 {
             warn_of(refusal);
         }
@@ -130,6 +138,7 @@ impl Tunnel {
             carries_v6: without_v6.is_none(),
             lans,
             begun_outside: 0,
+            moving: 0,
             keeps_flows: false,
         })
     }
@@ -190,8 +199,9 @@ impl Tunnel {
         }
         let count = self.counts().get(BEGUN_OUTSIDE).copied().unwrap_or(0);
         if std::mem::replace(&mut self.begun_outside, count) == count {
-            return;
+            return self.set_moving(self.moving.saturating_sub(1));
         }
+        self.set_moving(MOVING);
         let forgotten = NetfilterSocket::open()
             .and_then(|kernel| kernel.forget_connections(OUTSIDE.value, OUTSIDE.mask));
         if let Err(error) = forgotten {
@@ -200,6 +210,17 @@ impl Tunnel {
                 "traffic that has begun outside of the tunnel stays there: the kernel does not \
                  forget connections (nf_conntrack_netlink): {error}"
             );
+        }
+    }
+
+    fn set_moving(&mut self, turns: u8) {
+        let before = std::mem::replace(&mut self.moving, turns);
+        if (before > 0) == (turns > 0) {
+            return;
+        }
+        let updated = self.port.table().update(|rules| rules.is_moving = turns > 0);
+        if let Err(error) = updated {
+            tracing::warn!("{}", KernelRefusal::wrap(KernelOperation::Nftables)(error));
         }
     }
 
@@ -235,6 +256,8 @@ impl Tunnel {
         // A terminal's translation is not configured, but follows its hub.
         let of_clients = self.device.address().map(|_| Translation::ToDevice);
         selection.translation = selection.translation.or(of_clients);
+        selection.is_moving = self.moving > 0;
+        lead_pool(&mut self.device, selection.translation)?;
         self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().update(|rules| *rules = selection);
         configured.map_err(RunError::nftables)
@@ -435,6 +458,18 @@ impl PacketSink for TunnelPort {
     }
 }
 
+/// Leads a hub's packets for its pool into the device.
+///
+/// # Errors
+/// The kernel's refusal.
+fn lead_pool(device: &mut RoutedDevice, translation: Option<Translation>) -> Result<(), RunError> {
+    let Some(Translation::Of(pool)) = translation else { return Ok(()) };
+    device.lead_subnet(pool);
+    let name = device.name().to_owned();
+    let restored = device.restore_routes();
+    restored.map(drop).map_err(|refusal| RunError::Tunnel { name, refusal })
+}
+
 fn warn_of(refusal: &KernelRefusal) {
     tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later_advice());
 }
@@ -453,6 +488,7 @@ pub(crate) fn of_clients(
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,
         translation: None,
+        is_moving: false,
     }
 }
 
@@ -522,6 +558,7 @@ mod tests {
                     admitted: Admitted::from_anyone(&EgressRules::everywhere()),
                     counts_connections: false,
                     translation: None,
+                    is_moving: false,
                 };
                 let mut tunnel =
                     Tunnel::install(&config, selection, false, classes, Arc::default(), None)

@@ -7,13 +7,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, RwLock};
 
 use config::TunnelConfig;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteType};
 use nix::net::if_::if_nametoindex;
 use os::netlink::RouteSocket;
-use pep::traffic::IpFamily;
+use pep::traffic::{IpFamily, Prefix};
 use tokio::sync::Notify;
 
 use crate::error::RunError;
-use crate::intercept::routing::Routing;
+use crate::intercept::routing::{Routing, route_of_kind};
 use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::device::Device;
 use crate::tun::slot::DeviceSlot;
@@ -95,6 +97,8 @@ pub(crate) struct RoutedDevice {
     routing: Routing<DeviceSlot>,
     /// The address to which packets into the device are translated.
     address: Option<Ipv4Addr>,
+    /// Addresses that only the device leads to.
+    subnet: Option<Prefix>,
 }
 
 /// An installed device, with its table, and the reason why it carries no IPv6, if there is one.
@@ -130,8 +134,14 @@ impl RoutedDevice {
         let (routing, without_v6) =
             Routing::install(table.slot(), index, &IpFamily::BOTH).map_err(refused)?;
         let port = DevicePort { device: RwLock::new(Arc::new(device)), replaced: Notify::new() };
-        let installed =
-            Self { used_as, config: config.clone(), port: Arc::new(port), routing, address: None };
+        let installed = Self {
+            used_as,
+            config: config.clone(),
+            port: Arc::new(port),
+            routing,
+            address: None,
+            subnet: None,
+        };
         Ok((installed, table, without_v6))
     }
 
@@ -174,6 +184,12 @@ impl RoutedDevice {
         Ok(())
     }
 
+    /// Leads the main routing table's packets for `subnet` into the device, from the next [`Self::restore_routes`] on.
+    /// The reverse path filter (`rp_filter`) drops packets from addresses without a route, even if it is loose.
+    pub(crate) fn lead_subnet(&mut self, subnet: Prefix) {
+        self.subnet = Some(subnet);
+    }
+
     /// Creates the device again if it was removed, and leads the routes to it. Returns whether it was replaced.
     pub(crate) fn renew(&mut self) -> bool {
         let name = self.config.name.clone();
@@ -207,6 +223,21 @@ impl RoutedDevice {
     /// # Errors
     /// The kernel's refusal for IPv4, for instance without the device.
     pub(crate) fn restore_routes(&self) -> Result<Option<KernelRefusal>, KernelRefusal> {
+        if let Some(subnet) = self.subnet {
+            let route = route_into(self.index(), subnet);
+            let added = RouteSocket::open().and_then(|mut kernel| kernel.ensure(route));
+            added.map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
+        }
         self.routing.restore(&IpFamily::BOTH)
     }
+}
+
+/// A route of the main table, which the kernel removes with the device.
+fn route_into(device: u32, subnet: Prefix) -> RouteNetlinkMessage {
+    let mut route = route_of_kind(RouteType::Unicast, IpFamily::V4);
+    route.header.table = libc::RT_TABLE_MAIN;
+    route.header.destination_prefix_length = subnet.length();
+    route.attributes =
+        vec![RouteAttribute::Destination(subnet.address().into()), RouteAttribute::Oif(device)];
+    RouteNetlinkMessage::NewRoute(route)
 }

@@ -18,6 +18,7 @@ use slacp::PublicKey;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::error::RunError;
 use crate::intercept::lan_routes::{destination_of, device_of};
+use crate::intercept::routing::PROTOCOL;
 use crate::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
@@ -140,13 +141,14 @@ pub(super) fn check_own(address: Ipv4Addr, device: u32) -> Result<(), String> {
 }
 
 /// The route of this machine to addresses of `wanted`, if there is one that does not lead to the device `except`.
-/// Routes that lead nowhere do not count.
+/// Gateways' own routes, and those that lead nowhere, do not count.
 fn conflict(wanted: Prefix, except: Option<u32>) -> io::Result<Option<Prefix>> {
     const NOWHERE: [RouteType; 4] =
         [RouteType::BlackHole, RouteType::Unreachable, RouteType::Prohibit, RouteType::Throw];
     let routes = RouteSocket::open()?.routes()?;
     let counts = routes.iter().filter(|route| {
-        let is_own = except.is_some() && device_of(route) == except;
+        let leads_there = except.is_some() && device_of(route) == except;
+        let is_own = leads_there || route.header.protocol == PROTOCOL;
         !is_own && !NOWHERE.contains(&route.header.kind)
     });
     Ok(conflicting_route(wanted, counts.filter_map(destination_of)))

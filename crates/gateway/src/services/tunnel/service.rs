@@ -34,6 +34,7 @@ impl HubSelection {
             admitted: admitted(terminals),
             counts_connections: !self.intercepts,
             translation: self.pool.filter(|_| needs_pool).map(Translation::Of),
+            is_moving: false,
         }
     }
 }

@@ -55,6 +55,9 @@ pub(crate) struct Selection {
     pub(crate) counts_connections: bool,
     /// Translation of source addresses; `None` if clients' addresses are routed.
     pub(crate) translation: Option<Translation>,
+    /// Set while the kernel forgets flows that have begun outside of a terminal's tunnel. An answer to one of them
+    /// that is still under way would begin it anew, in the other direction, and so keep it outside.
+    pub(crate) is_moving: bool,
 }
 
 /// Translation of source addresses, IPv4 only.
@@ -190,7 +193,7 @@ impl DeviceRules for Selection {
             NftChain::plain(CONNECTIONS, self.connections(mark)),
             NftChain::plain(PACKETS, self.packets(mark)),
             NftChain::plain(WHOLE, self.whole(mark)),
-            NftChain::plain(CHAIN, self.selected(networks)),
+            NftChain::plain(CHAIN, self.selected(networks, mark)),
         ]);
         chains.extend(self.traffic.own().map(|rules| NftChain::plain(OWN_CHAIN, rules)));
         if networks.is_empty() {
@@ -228,11 +231,14 @@ impl Selection {
     }
 
     /// Rules that select traffic to decide about, while the tunnel serves `networks`.
-    fn selected(&self, networks: &[Prefix]) -> Vec<NftRule> {
+    fn selected(&self, networks: &[Prefix], mark: FirewallMark) -> Vec<NftRule> {
         let mut rules = self.traffic.selected(networks);
         if self.translates_clients() {
             // Only IPv4 is translated.
             rules.insert(0, vec![Term::Version(IpFamily::V6), Term::Return]);
+            if self.is_moving {
+                rules.extend(begun_elsewhere(self.traffic.interfaces(), mark));
+            }
         }
         rules
     }
@@ -304,6 +310,20 @@ impl Selection {
     }
 }
 
+/// Drops packets that would begin a flow to the clients of these `interfaces`. Those from clients themselves do not come
+/// this far.
+fn begun_elsewhere(interfaces: &[String], mark: FirewallMark) -> Vec<NftRule> {
+    let mut rules = vec![
+        vec![Term::IsOfKnownConnection, Term::Return],
+        vec![Term::ConnectionHasMark(mark), Term::Return],
+    ];
+    let drop = |interface: &String| {
+        vec![Term::NotTcp, Term::NotToThisMachine, Term::RoutedTo(interface.clone()), Term::Drop]
+    };
+    rules.extend(interfaces.iter().map(drop));
+    rules
+}
+
 fn take_connection(mark: FirewallMark) -> NftRule {
     vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept]
 }
@@ -370,7 +390,8 @@ mod tests {
         .map(|(traffic, translation)| {
             let (policies, admitted) = (policies.clone(), admitted());
             let counts_connections = traffic.interfaces().is_empty();
-            Selection { traffic, policies, admitted, counts_connections, translation }
+            let is_moving = translation.is_some();
+            Selection { traffic, policies, admitted, counts_connections, translation, is_moving }
         })
     }
 
