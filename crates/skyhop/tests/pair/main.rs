@@ -56,6 +56,7 @@ mod stack;
 mod stalled;
 mod takeover;
 mod transfer;
+mod translated;
 mod transparent;
 mod tunnel;
 mod two_terminals;
