@@ -10,7 +10,7 @@ use crate::shared::keys_of_a_pair;
 use core::fmt::Display;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use pep::routes::{PermittedTerminal, TerminalQuota};
@@ -23,7 +23,7 @@ use self::shared_name::carrier;
 use self::terminal_list::{PermitDefaults, TerminalList};
 use self::terminal_section::PermittedTerminalSection;
 use crate::file::FileError;
-use crate::file::place::KeyContext;
+use crate::file::place::{KeyContext, quoted};
 use crate::file::text::Text;
 use crate::hop::ConnectTimeout;
 use crate::hop::links::{LinkConfig, LinkSide};
@@ -175,8 +175,7 @@ pub struct HubConfig {
     /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
     /// `keepalive`, `log`.
     pub operation: OperationConfig,
-    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
-    /// which requires `networks` for every terminal.
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`.
     pub tunnel: Option<TunnelConfig>,
     /// Answers DNS questions of its terminals; `None` answers none. Section `dns`.
     pub dns: Option<HubDnsSection>,
@@ -213,6 +212,14 @@ pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Aggreg
 /// Limits on each terminal's use of the hub.
 pub fn quotas(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, TerminalQuota> {
     terminals.iter().map(|terminal| (terminal.key, terminal.quota)).collect()
+}
+
+/// Source addresses of packets from the terminals without networks of their own; `None` if none is free.
+pub fn packet_addresses(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Option<Ipv4Addr>> {
+    let without =
+        |terminal: &&PermittedTerminal| terminal.address.is_some() || terminal.networks.is_empty();
+    let terminals = terminals.iter().filter(without);
+    terminals.map(|terminal| (terminal.key, terminal.address)).collect()
 }
 
 /// Memory limits of the terminals that have their own.
@@ -260,12 +267,15 @@ pub(crate) fn hub<E: Display>(
     if raw.terminal.is_empty() && !elsewhere {
         return Err(place.missing_key("terminal", TERMINAL));
     }
-    let terminals = terminals(place, raw.terminal, &defaults, &shared, next_identity.as_ref())?;
+    let transparent = raw.transparent;
+    let needs_networks = transparent && shared.tunnel.is_some();
+    let next = next_identity.as_ref();
+    let terminals = terminals(place, raw.terminal, &defaults, &shared, next, needs_networks)?;
+    check_pool(place, shared.tunnel.as_ref(), &terminals)?;
     let bundles = |raw| bundles::hub(place, raw, &terminals, elsewhere);
     let bundles = raw.bundles.map(bundles).transpose()?;
     shared.link.bundles = bundles.is_some();
     shared.link.index_share = raw.shared_address.map_or(IndexShare::WHOLE, |share| share.0);
-    let transparent = raw.transparent;
     // Terminals from permits or etcd may have the networks.
     let needs_networks = !elsewhere && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
@@ -324,11 +334,12 @@ fn terminals(
     defaults: &PermitDefaults,
     shared: &SharedSettings,
     next_identity: Option<&KeyPair>,
+    needs_networks: bool,
 ) -> Result<Vec<PermittedTerminal>, FileError> {
     let links = Some(&shared.links[..]);
-    let tunnel = shared.tunnel.is_some();
-    let mut list =
-        TerminalList::new(defaults, &shared.link.rate, Some(&shared.classes), links, tunnel);
+    let rate = &shared.link.rate;
+    let classes = Some(&shared.classes);
+    let mut list = TerminalList::new(defaults, rate, classes, links, needs_networks);
     // First, so that no terminal can be given a key of the hub.
     list.reserve_keys_of_hub(&shared.identity, next_identity);
     for (index, raw) in raw.into_iter().enumerate() {
@@ -377,6 +388,24 @@ fn tls(
         }
         (Some(_), None) => Err(place.missing_key("listen_tcp_key", "the key of the certificate")),
     }
+}
+
+/// Checks that the pool of the tunnel, if a terminal needs an address of it, overlaps no networks.
+fn check_pool(
+    place: &KeyContext<'_>,
+    tunnel: Option<&TunnelConfig>,
+    terminals: &[PermittedTerminal],
+) -> Result<(), FileError> {
+    let Some(pool) = tunnel.and_then(|tunnel| tunnel.pool) else { return Ok(()) };
+    if terminals.iter().all(|terminal| !terminal.networks.is_empty()) {
+        return Ok(());
+    }
+    let overlaps = |terminal: &&PermittedTerminal| {
+        terminal.networks.iter().any(|network| network.overlaps(pool))
+    };
+    let Some(other) = terminals.iter().find(overlaps) else { return Ok(()) };
+    let expected = format!("a prefix that overlaps no `networks`, unlike those of {}", other.name);
+    Err(place.wrong_value("tunnel.pool", quoted(pool), expected))
 }
 
 /// Checks that at least one terminal has networks, if `any` is set because other settings need them.

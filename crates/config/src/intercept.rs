@@ -145,6 +145,8 @@ pub struct TunnelConfig {
     /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
     /// split on the hop.
     pub mtu: u16,
+    /// On a hub: the prefix of the addresses for terminals without `networks`. Key `pool`; `None` on others.
+    pub pool: Option<Prefix>,
     /// Lowers the MSS of TCP connections to what fits into one packet of the hop, so that full segments are
     /// not split there. Key `clamp_mss`, default on. Unused by a solo gateway's stack, which writes its own
     /// SYNs.

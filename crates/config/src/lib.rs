@@ -28,7 +28,7 @@ pub use self::file::{FileError, FileKind, FilePosition};
 pub use self::hop::links::LinkConfig;
 pub use self::hub::permits::PermittedTerminals;
 pub use self::hub::terminal_list::PermitDefaults;
-pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, quotas};
+pub use self::hub::{HubConfig, aggregates, link_rates, memory_limits, packet_addresses, quotas};
 pub use self::intercept::{
     AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,
 };

@@ -88,8 +88,8 @@ macro_rules! keys_of_a_pair {
             /// A directory of this gateway's own, such as `/var/lib/skyhop`, or `/var/lib/skyhop-ship-1` of a packaged
             /// terminal, for what must survive a restart: measured paths, so that sessions resume at the remembered rate. A
             /// hub also keeps its [accounts](operate.md#accounts-and-quotas) (else a restart renews quotas), permits from
-            /// etcd, and where its terminals were last heard, so that they are back within seconds after a crash. A terminal
-            /// keeps the [next keys of its hubs](hubs.md#replace-a-hubs-key).
+            /// etcd, the addresses of terminals in its tunnel, and where they were last heard, so that they are back within
+            /// seconds after a crash. A terminal keeps the [next keys of its hubs](hubs.md#replace-a-hubs-key).
             #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
             #[schemars(extend("x-restart" = true))]
             pub(crate) state: Option<String>,
@@ -163,8 +163,9 @@ macro_rules! keys_of_a_pair {
             #[schemars(extend("x-restart" = true))]
             pub(crate) bundles: Option<$crate::services::bundles::BundlesSection>,
             /// A tunnel for traffic that is not split, such as UDP and QUIC, if both sides have this section; otherwise
-            /// it passes as without skyhop. Needs `[intercept]` on a terminal, and the `networks` of every terminal on a
-            /// hub. See [the tunnel](traffic.md#carry-udp-quic-and-everything-else).
+            /// it passes as without skyhop. Needs `[intercept]` on a terminal. On a hub, packets of a terminal with
+            /// `networks` are routed; those of others are translated. See [the
+            /// tunnel](traffic.md#carry-udp-quic-and-everything-else).
             #[schemars(extend("x-restart" = true))]
             pub(crate) tunnel: Option<$crate::services::tunnel::TunnelSection>,
             /// The links that a session uses at once, 2 to 4, in the same order on both sides. Without them, or if only
@@ -254,7 +255,8 @@ impl SharedKeys {
         link.padding_share = probe_share.unwrap_or(link.padding_share);
         // Before the classes, whose default queues depend on it.
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
-        let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
+        let tunnel =
+            self.tunnel.map(|raw| tunnel::read(place, raw, &link, self.side)).transpose()?;
         let links = links::read(place, self.links, &link.rate, self.side)?;
         link.links = links.iter().map(|link| link.rate.clone()).collect();
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();

@@ -212,6 +212,7 @@ pub(crate) fn terminal<E: Display>(
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
     let bundles = raw.bundles.map(|raw| bundles::terminal(place, raw)).transpose()?;
     shared.link.bundles = bundles.is_some();
+    shared.link.takes_address = shared.tunnel.is_some();
     Ok(TerminalConfig {
         identity: shared.identity,
         hubs,

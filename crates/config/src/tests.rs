@@ -388,18 +388,48 @@ fn a_tunnel_has_a_device_and_every_channel() {
     assert_eq!(plain.tunnel, None);
     let config = terminal(&(terminal_with("", "") + "[tunnel]\n")).unwrap();
     let (name, device) = ("skyhop0".to_owned(), TunnelDevice::Auto);
-    let usual = TunnelConfig { name, device, mtu: 1500, clamp_mss: true };
+    let usual = TunnelConfig { name, device, mtu: 1500, pool: None, clamp_mss: true };
     assert_eq!(config.tunnel, Some(usual));
     let all = "[tunnel]\nname = \"sky.1\"\ndevice = \"veth\"\nmtu = 1400\nclamp_mss = false\n";
     let config = terminal(&(terminal_with("", "") + all)).unwrap();
     let (name, device) = ("sky.1".to_owned(), TunnelDevice::Veth);
-    let told = TunnelConfig { name, device, mtu: 1400, clamp_mss: false };
+    let told = TunnelConfig { name, device, mtu: 1400, pool: None, clamp_mss: false };
     assert_eq!(config.tunnel, Some(told));
     let jumbo = terminal_with("rate", "mtu = 9000\nrate") + "[tunnel]\n";
     assert_eq!(terminal(&jumbo).unwrap().tunnel.unwrap().mtu, 9000);
     let networks = "key = \"K\"\nnetworks = [\"10.1.0.0/16\"]\n[tunnel]\n".replace('K', PUBLIC);
     let text = hub_with(&format!("key = \"{PUBLIC}\"\n"), &networks);
     assert!(hub(&text).unwrap().tunnel.is_some());
+}
+
+#[test]
+fn a_tunnel_of_a_hub_has_addresses_for_terminals_without_networks() {
+    let pool = |text: &str| hub(text).map(|hub| hub.tunnel.unwrap().pool.unwrap().to_string());
+    let of = |key: &str| pool(&(hub_with("", "") + &format!("[tunnel]\n{key}\n")));
+    assert_eq!(of("").unwrap(), "10.213.0.0/16");
+    assert_eq!(of("pool = \"192.168.40.0/22\"").unwrap(), "192.168.40.0/22");
+    for wrong in [
+        "100.64.0.0/16",
+        "198.18.0.0/16",
+        "203.0.113.0/24",
+        "fd00::/64",
+        "10.0.0.0/31",
+        "0.0.0.0/0",
+    ] {
+        let error = of(&format!("pool = \"{wrong}\"")).unwrap_err().to_string();
+        for part in ["tunnel.pool", wrong, "10.0.0.0/8", "carriers"] {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+    // Networks in the pool matter only if somebody needs it.
+    let key = format!("key = \"{PUBLIC}\"\n");
+    let networks = format!("{key}networks = [\"10.0.0.0/8\"]\n");
+    assert_eq!(pool(&(hub_with(&key, &networks) + "[tunnel]\n")).unwrap(), "10.213.0.0/16");
+    let other = KeyPair::from_private([9; 32]);
+    let second = "[[terminal]]\nname = \"2\"\nkey = \"K\"\n[tunnel]\n";
+    let second = second.replace('K', &format_public_key(&other.public()));
+    let error = pool(&(hub_with(&key, &networks) + &second)).unwrap_err().to_string();
+    assert!(error.contains("tunnel.pool") && error.contains("ship-1"), "{error}");
 }
 
 #[test]
@@ -649,6 +679,7 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         ("[tunnel]\nname = \"a/b\"", &["tunnel.name", "a/b", "1 to 15 letters"]),
         ("[tunnel]\nname = \"a-name-far-too-long\"", &["tunnel.name", "1 to 15 letters"]),
         ("[tunnel]\ndevice = \"tap\"", &["tunnel.device", "tap", "veth"]),
+        ("[tunnel]\npool = \"10.9.0.0/16\"", &["tunnel.pool", "10.9.0.0/16", "from the hub"]),
         ("[tunnel]\nmtu = 1000", &["tunnel.mtu = 1000", "1280 to 9216"]),
         ("[tunnel]\nrate = 1", &["unknown key `rate` in tunnel", "move it up"]),
         ("[[class]]\nports = [1]", &["class.0.name is missing"]),
@@ -680,8 +711,11 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
     }
-    let error = hub(&(hub_with("", "") + "[tunnel]\n")).unwrap_err().to_string();
-    assert!(error.contains("terminal.0.networks") && error.contains("ship-1"), "{error}");
+    let transparent = hub_with("rate", "transparent = true\nrate") + "[tunnel]\n";
+    let error = hub(&transparent).unwrap_err().to_string();
+    for part in ["terminal.0.networks", "ship-1", "`transparent`"] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
 }
 
 #[test]

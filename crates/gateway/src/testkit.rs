@@ -79,6 +79,7 @@ pub(crate) fn permitted(name: &str, key: PublicKey) -> PermittedTerminal {
         links: BTreeMap::new(),
         volume: None,
         expires: None,
+        address: None,
         invited: false,
     }
 }

@@ -52,6 +52,9 @@ pub struct Config {
     pub exchanges: bool,
     /// This side takes bundles, so the peer may open streams to its bundle agent. Default false.
     pub bundles: bool,
+    /// This terminal can give all packets that it sends on channels a source address of the hub's choice
+    /// ([`Endpoint::packet_address`](crate::Endpoint::packet_address)). Default false.
+    pub takes_address: bool,
     /// Number of compressed streams of a peer that the owner decompresses at a time
     /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens
     /// none.
@@ -142,6 +145,7 @@ impl Config {
             questions: false,
             exchanges: false,
             bundles: false,
+            takes_address: false,
             decompressors: 0,
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),

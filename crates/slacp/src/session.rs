@@ -9,7 +9,7 @@ mod rate;
 mod shared;
 
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant};
 
@@ -87,6 +87,8 @@ pub(crate) struct Peer {
     pub(crate) leaving: bool,
     /// The peer understands SUCCESSOR.
     pub(crate) successor: bool,
+    /// See [`HandshakeParams::address`].
+    pub(crate) address_parameter: Option<u64>,
 }
 
 impl Peer {
@@ -99,7 +101,20 @@ impl Peer {
     ) -> Self {
         let HandshakeParams { limits, rate, times, ecn, link_layer, leaving, successor, .. } =
             *params;
-        Self { key, address, index, limits, rate, times, ecn, link_layer, leaving, successor }
+        let address_parameter = params.address;
+        Self {
+            key,
+            address,
+            index,
+            limits,
+            rate,
+            times,
+            ecn,
+            link_layer,
+            leaving,
+            successor,
+            address_parameter,
+        }
     }
 }
 
@@ -127,6 +142,8 @@ pub(crate) struct SessionPeer {
     leaving: bool,
     /// The peer understands SUCCESSOR.
     pub(crate) successor: bool,
+    /// See [`HandshakeParams::address`].
+    address_parameter: Option<u64>,
 }
 
 /// A session with a peer, from the end of its handshake on: the state that all its paths share, and
@@ -161,8 +178,8 @@ impl Session {
         let rate = path.rate.rate();
         let mut shared = SharedState::new(config, peer.limits, rate, opens_odd, link_layer);
         path.update_pace(&mut shared);
-        let Peer { key, limits, leaving, successor, .. } = *peer;
-        let peer = SessionPeer { key, limits, leaving, successor };
+        let Peer { key, limits, leaving, successor, address_parameter, .. } = *peer;
+        let peer = SessionPeer { key, limits, leaving, successor, address_parameter };
         Self { peer, name, token, shared, paths: vec![path], links: None }
     }
 
@@ -262,6 +279,12 @@ impl Session {
     /// Returns whether the peer receives packets on the channel (parameter 8).
     pub(crate) fn peer_receives(&self, channel: ChannelId) -> bool {
         self.peer.limits.channels & channel.bit() != 0
+    }
+
+    /// Returns the address that the hub expects as the source of this terminal's packets (parameter 24).
+    pub(crate) fn packet_address(&self) -> Option<Ipv4Addr> {
+        let number = u32::try_from(self.peer.address_parameter?).ok()?;
+        Some(Ipv4Addr::from_bits(number))
     }
 
     /// See [`SessionPath::longest_whole_packet`].

@@ -113,10 +113,11 @@ impl PermittedTerminals {
 
 /// Creates a list with the terminals of a hub's file.
 fn terminals_of(config: &HubConfig) -> TerminalList<'_> {
-    let tunnel = config.tunnel.is_some();
+    let needs_networks = config.tunnel.is_some() && config.transparent;
     let links = Some(&config.links[..]);
     let rate = &config.link.rate;
-    let mut list = TerminalList::new(&config.defaults, rate, Some(&config.classes), links, tunnel);
+    let classes = Some(&config.classes);
+    let mut list = TerminalList::new(&config.defaults, rate, classes, links, needs_networks);
     list.reserve_keys_of_hub(&config.identity, config.next_identity.as_ref());
     for terminal in &config.terminals {
         list.insert(terminal.clone());

@@ -41,8 +41,8 @@ pub(crate) struct TerminalList<'a> {
     classes: Option<&'a TrafficClasses>,
     /// The hub's links; `None` if they are not known, so that any name is accepted.
     links: Option<&'a [LinkConfig]>,
-    /// True if there is a tunnel, which needs networks of every terminal.
-    tunnel: bool,
+    /// True if every terminal needs networks.
+    needs_networks: bool,
     pub(crate) terminals: Vec<PermittedTerminal>,
     names: BTreeSet<String>,
     keys: BTreeMap<PublicKey, String>,
@@ -58,14 +58,14 @@ impl<'a> TerminalList<'a> {
         rate: &'a Rate,
         classes: Option<&'a TrafficClasses>,
         links: Option<&'a [LinkConfig]>,
-        tunnel: bool,
+        needs_networks: bool,
     ) -> Self {
         Self {
             defaults,
             rate,
             classes,
             links,
-            tunnel,
+            needs_networks,
             terminals: Vec::new(),
             names: BTreeSet::new(),
             keys: BTreeMap::new(),
@@ -108,6 +108,7 @@ impl<'a> TerminalList<'a> {
             name,
             key,
             networks,
+            address: None,
             egress,
             carrier,
             cache,
@@ -157,17 +158,18 @@ impl<'a> TerminalList<'a> {
         Ok(key)
     }
 
-    /// Checks that networks do not overlap with those of other terminals. The tunnel drops packets of a
-    /// terminal without networks, so with a tunnel every terminal needs some.
+    /// Checks that networks do not overlap with those of other terminals. Without networks the tunnel translates
+    /// clients to an address of the terminal's, so that the hub cannot connect with theirs.
     fn check_networks(
         &self,
         place: &KeyContext<'_>,
         name: &str,
         networks: &[Text<Prefix>],
     ) -> Result<(), FileError> {
-        if self.tunnel && networks.is_empty() {
+        if self.needs_networks && networks.is_empty() {
             let expected = format!(
-                "the addresses behind {name}, like [\"10.1.0.0/16\"], which [tunnel] needs"
+                "the addresses behind {name}, like [\"10.1.0.0/16\"], which `transparent` needs with \
+                 [tunnel]"
             );
             return Err(place.missing_key("networks", &expected));
         }

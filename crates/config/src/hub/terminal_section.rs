@@ -34,7 +34,7 @@ pub(crate) struct PermittedTerminalSection {
     #[schemars(extend("examples" = ["2027-01-31", "2027-01-31T12:00:00Z"]))]
     pub(crate) expires: Option<Text<UnixTime>>,
     /// Addresses of the terminal's clients (prefixes), which must not overlap with another terminal's. With
-    /// `[tunnel]` every terminal needs some; with `[intercept]` or `transparent`, at least one.
+    /// `[intercept]` or `transparent` at least one terminal needs some; with `transparent` and `[tunnel]`, every one.
     #[serde(default)]
     #[schemars(extend("examples" = [["10.1.0.0/16", "fd00:1::/64"]]))]
     pub(crate) networks: Vec<Text<Prefix>>,

@@ -108,6 +108,7 @@ fn hub(config: &HubConfig) -> Vec<CheckFinding> {
         findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
+    findings.extend(refused::pool(config));
     findings.extend(transparent(config.transparent));
     findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));

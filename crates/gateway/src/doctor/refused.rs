@@ -5,7 +5,7 @@
 
 use std::fs::OpenOptions;
 
-use config::{AnswerTiming, InterceptConfig, TunnelConfig, TunnelDevice};
+use config::{AnswerTiming, HubConfig, InterceptConfig, TunnelConfig, TunnelDevice};
 use pep::traffic::{IpFamily, TrafficPolicy};
 
 use super::CheckFinding;
@@ -16,6 +16,7 @@ use crate::network::nft::policy;
 use crate::network::routing::is_loopback_up;
 use crate::process::capability::Capability;
 use crate::process::refusal::{KernelOperation, KernelRefusal};
+use crate::services::tunnel::addresses::TerminalAddresses;
 
 /// Checks the requirements of deferred answers, of intercepting the machine's own connections, and of policies that
 /// refuse.
@@ -68,6 +69,13 @@ pub(super) fn tunnel(config: &TunnelConfig) -> CheckFinding {
         }
         Err(refusal) => finding(CHECK, &refusal),
     }
+}
+
+/// Checks that terminals without networks can have addresses of the pool.
+pub(super) fn pool(config: &HubConfig) -> Option<CheckFinding> {
+    let checked = TerminalAddresses::load(config)?.check(&config.terminals);
+    let mend = "choose another `tunnel.pool`, or give every terminal its `networks`";
+    checked.err().map(|error| CheckFinding::fail("tunnel", error.to_string(), mend))
 }
 
 /// Returns the type of device that would be used, without creating one.

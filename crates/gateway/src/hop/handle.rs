@@ -10,7 +10,7 @@ mod settings;
 mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
@@ -437,6 +437,11 @@ impl Hop {
     /// Returns the length of the longest IP packet that is certain to fit into one packet of the hop.
     pub(crate) fn longest_whole_packet(&self, session: SessionId) -> Option<usize> {
         self.lock(session).endpoint.longest_whole_packet(session)
+    }
+
+    /// Returns the source address that the hub of a terminal's session expects in packets, if it gives one.
+    pub(crate) fn packet_address(&self, session: SessionId) -> Option<Ipv4Addr> {
+        self.lock(session).endpoint.packet_address(session)
     }
 
     /// Returns whether the peer accepts packets on this channel.

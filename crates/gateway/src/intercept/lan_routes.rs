@@ -17,11 +17,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
 };
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::read;
@@ -348,24 +348,31 @@ impl LanNextHop {
         if route.header.kind != RouteType::Unicast || route.header.protocol == PROTOCOL {
             return None;
         }
-        let v4 = route.header.address_family == family(IpFamily::V4);
-        let mut to: IpAddr =
-            if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let mut router = router_of(&route.attributes);
         for attribute in &route.attributes {
-            match attribute {
-                RouteAttribute::Destination(RouteAddress::Inet(address)) => to = (*address).into(),
-                RouteAttribute::Destination(RouteAddress::Inet6(address)) => to = (*address).into(),
-                RouteAttribute::MultiPath(hops) => {
-                    let hop = hops.iter().find(|hop| hop.interface_index == device)?;
-                    router = router_of(&hop.attributes);
-                }
-                _ => {}
+            if let RouteAttribute::MultiPath(hops) = attribute {
+                let hop = hops.iter().find(|hop| hop.interface_index == device)?;
+                router = router_of(&hop.attributes);
             }
         }
-        let to = Prefix::around(to, route.header.destination_prefix_length)?;
-        Some(Self { to, router })
+        Some(Self { to: destination_of(route)?, router })
     }
+}
+
+/// Returns the destinations of a route; `None` if it is not of IP.
+pub(crate) fn destination_of(route: &RouteMessage) -> Option<Prefix> {
+    let unspecified: IpAddr = match route.header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::from(*address)),
+        RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some((*address).into()),
+        _ => None,
+    });
+    let to = destination.unwrap_or(unspecified);
+    Prefix::around(to, route.header.destination_prefix_length)
 }
 
 fn router_of(attributes: &[RouteAttribute]) -> Option<IpAddr> {
@@ -378,7 +385,8 @@ fn router_of(attributes: &[RouteAttribute]) -> Option<IpAddr> {
     })
 }
 
-fn device_of(route: &RouteMessage) -> Option<u32> {
+/// Returns the index of the device that a route with a single next hop leads to.
+pub(crate) fn device_of(route: &RouteMessage) -> Option<u32> {
     route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Oif(device) => Some(*device),
         _ => None,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use pep::traffic::Prefix;
 use thiserror::Error;
 
 use crate::config::FileError;
@@ -95,6 +96,17 @@ pub enum RunError {
         name: String,
         /// The refused operation, with the kernel's error.
         refusal: KernelRefusal,
+    },
+    /// A route of this machine leads to the addresses for terminals without networks.
+    #[error(
+        "tunnel.pool {pool}: this machine has a route to {route}: expected a prefix to which no \
+         route leads, or `networks` of every terminal"
+    )]
+    Pool {
+        /// The configured addresses.
+        pool: Prefix,
+        /// Destinations of the route.
+        route: Prefix,
     },
     /// A network device with the tunnel's or stack's name already exists.
     #[error("the interface {name:?} already exists: expected another `tunnel.name` or `wan.name`")]

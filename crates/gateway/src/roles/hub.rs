@@ -15,7 +15,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use config::{
-    HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
+    HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits,
+    packet_addresses, quotas,
 };
 use control::protocol::{ControlAnswer, HandOverState};
 use control::status::GatewayStatus;
@@ -47,7 +48,8 @@ use crate::roles::RunningRole;
 use crate::roles::gateway::Report;
 use crate::roles::pair::{self, PairEvent, Parts};
 use crate::services::names::hub::HubResolver;
-use crate::services::tunnel::{HubSelection, HubTunnel};
+use crate::services::tunnel::addresses::TerminalAddresses;
+use crate::services::tunnel::{HubSelection, HubTunnel, Translation};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
 use crate::{intercept, roles};
 
@@ -100,16 +102,28 @@ pub fn print_rules(config: &HubConfig) -> String {
     let mut rules = intercept::print_hub_rules(config);
     let Some(tunnel) = &config.tunnel else { return rules };
     let hop = config.listen.map_or(PORT, |address| address.port());
+    let mut terminals = config.terminals.clone();
+    if let Some(mut addresses) = TerminalAddresses::load(config) {
+        addresses.fill(&mut terminals);
+    }
     let networks: Vec<Prefix> =
-        config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
-    let selection = selection(config, hop).of(&config.terminals);
+        terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
+    let selection = selection(config, hop).of(&terminals);
+    if let Some(Translation::Of(pool)) = selection.translation {
+        rules += &format!("# ip route add {pool} dev {}\n", tunnel.name);
+    }
     rules += &selection.print(&networks, &tunnel.name);
     rules
 }
 
 /// The rules for what goes through the tunnel; `port`: the hop's.
 fn selection(config: &HubConfig, port: u16) -> HubSelection {
-    HubSelection { port, intercepts: config.intercept.is_some(), policies: config.policies.clone() }
+    HubSelection {
+        port,
+        intercepts: config.intercept.is_some(),
+        policies: config.policies.clone(),
+        pool: config.tunnel.as_ref().and_then(|tunnel| tunnel.pool),
+    }
 }
 
 struct Hub {
@@ -421,6 +435,7 @@ impl Hub {
         let hop = self.parts.gateway.hop();
         // Limits before permits: they apply to sessions that begin from now on.
         hop.set_memory(&memory_limits(&terminals));
+        hop.set_packet_addresses(&packet_addresses(&terminals));
         hop.set_link_rates(&link_rates(&terminals, &self.links));
         hop.set_aggregates(now, &aggregates(&terminals));
         let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();

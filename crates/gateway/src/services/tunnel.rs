@@ -10,19 +10,25 @@
 //! skyhop. Packets from the peer are written to the device, and the kernel routes them on if the
 //! egress rules permit it ([`pep::egress`]). On a hub the source must be behind the sending
 //! terminal, and the destination must not be behind another one unless `mesh` is on.
+//!
+//! A hub that does not know a terminal's networks gives it an address ([`addresses`]). The terminal translates its
+//! clients to that address, and the hub what leaves its tunnel ([`table`]).
 
+pub(crate) mod addresses;
 mod admit;
 mod service;
 mod table;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::{InterceptConfig, TunnelConfig};
 use control::status::GatewayStatus;
+use os::netlink::netfilter::NetfilterSocket;
 use pep::egress::EgressRules;
 use pep::routes::PacketPaths;
 use pep::traffic::{
@@ -38,7 +44,7 @@ use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use crate::network::nft::policy;
-use crate::network::nft::rule::REFUSED;
+use crate::network::nft::rule::{BEGUN_OUTSIDE, REFUSED};
 use crate::network::tun::LONGEST_PACKET;
 use crate::network::tun::port::{DevicePort, DeviceUse, RoutedDevice};
 use crate::network::tun::table::DeviceTable;
@@ -48,10 +54,15 @@ use crate::process::refusal::{KernelOperation, KernelRefusal};
 
 pub(crate) use admit::Admitted;
 pub(crate) use service::{HubSelection, HubTunnel, TerminalTunnel, terminal_selection};
-pub(crate) use table::{Selection, Traffic};
+use table::OUTSIDE;
+pub(crate) use table::{Selection, Traffic, Translation};
 
 /// Maximum packets per turn from the device.
 const PACKETS_PER_TURN: usize = 32;
+
+/// Turns of housekeeping, twice a second, within which answers to flows outside of the tunnel arrive: two seconds, more
+/// than the longest way over a satellite with a queue before it.
+const MOVING: u8 = 4;
 
 /// With more sessions than this, changes of the rules are gathered until the next housekeeping:
 /// each rewrites the rules of all sessions, and after a restart thousands come up within seconds.
@@ -64,6 +75,12 @@ pub(crate) struct Tunnel {
     device: RoutedDevice,
     carries_v6: bool,
     lans: LanWatch,
+    /// Packets so far of flows that have begun outside of the tunnel and should be in it.
+    begun_outside: u64,
+    /// Turns of housekeeping for which answers to such flows may still be under way.
+    moving: u8,
+    /// Set once the kernel has refused to forget such flows.
+    keeps_flows: bool,
 }
 
 /// Moves packets between the device and the hop.
@@ -95,8 +112,10 @@ impl Tunnel {
         shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
         let lans = LanWatch::start(selection.traffic.interfaces(), LocalInterfaces::AllInterfaces);
-        let (device, table, without_v6) =
+        let translation = selection.translation;
+        let (mut device, table, without_v6) =
             RoutedDevice::install(DeviceUse::Tunnel, config, selection, shared)?;
+        lead_pool(&mut device, translation)?;
         if let Some(refusal) = &without_v6 {
             warn_of(refusal);
         }
@@ -112,7 +131,16 @@ impl Tunnel {
             clamps_mss: config.clamp_mss,
             is_stale: AtomicBool::new(false),
         });
-        Ok(Self { port, reader: None, device, carries_v6: without_v6.is_none(), lans })
+        Ok(Self {
+            port,
+            reader: None,
+            device,
+            carries_v6: without_v6.is_none(),
+            lans,
+            begun_outside: 0,
+            moving: 0,
+            keeps_flows: false,
+        })
     }
 
     /// The device for another process.
@@ -143,6 +171,7 @@ impl Tunnel {
             self.port.take();
         }
         self.follow_routes();
+        self.follow_flows();
         if self.lans.follow()
             && let Err(error) =
                 self.port.table().update(|rules| rules.set_lans(self.lans.routes().clone()))
@@ -162,11 +191,73 @@ impl Tunnel {
         self.carries_v6 = without_v6.is_none();
     }
 
+    /// Makes the kernel forget flows that have begun outside of the tunnel and should be in it: their translation, or
+    /// that they have none, does not change otherwise.
+    fn follow_flows(&mut self) {
+        if self.device.address().is_none() || self.keeps_flows {
+            return;
+        }
+        let count = self.counts().get(BEGUN_OUTSIDE).copied().unwrap_or(0);
+        if std::mem::replace(&mut self.begun_outside, count) == count {
+            return self.set_moving(self.moving.saturating_sub(1));
+        }
+        self.set_moving(MOVING);
+        let forgotten = NetfilterSocket::open()
+            .and_then(|kernel| kernel.forget_connections(OUTSIDE.value, OUTSIDE.mask));
+        if let Err(error) = forgotten {
+            self.keeps_flows = true;
+            tracing::warn!(
+                "traffic that has begun outside of the tunnel stays there: the kernel does not \
+                 forget connections (nf_conntrack_netlink): {error}"
+            );
+        }
+    }
+
+    fn set_moving(&mut self, turns: u8) {
+        let before = std::mem::replace(&mut self.moving, turns);
+        if (before > 0) == (turns > 0) {
+            return;
+        }
+        let updated = self.port.table().update(|rules| rules.is_moving = turns > 0);
+        if let Err(error) = updated {
+            tracing::warn!("{}", KernelRefusal::wrap(KernelOperation::Nftables)(error));
+        }
+    }
+
+    /// Translates clients to this address from now on, or to none.
+    ///
+    /// # Errors
+    /// The reason for which that is impossible.
+    pub(crate) fn translate(&mut self, address: Option<Ipv4Addr>) -> Result<(), String> {
+        if address == self.device.address() {
+            return Ok(());
+        }
+        let index = self.device.index();
+        address.map_or(Ok(()), |address| addresses::check_own(address, index))?;
+        self.device.set_address(address).map_err(|refusal| refusal.to_string())?;
+        let translation = address.map(|_| Translation::ToDevice);
+        let updated = self.port.table().update(|rules| rules.translation = translation);
+        updated.map_err(|error| {
+            // Untranslated packets would not be accepted, so the tunnel must not count as prepared.
+            let _ = self.device.set_address(None);
+            KernelRefusal::wrap(KernelOperation::Nftables)(error).to_string()
+        })?;
+        if let Some(address) = address {
+            tracing::info!("the tunnel translates clients' IPv4 traffic to {address}");
+        }
+        Ok(())
+    }
+
     /// Applies new interfaces and policies.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
+    pub(crate) fn configure(&mut self, mut selection: Selection) -> Result<(), RunError> {
+        // A terminal's translation is not configured, but follows its hub.
+        let of_clients = self.device.address().map(|_| Translation::ToDevice);
+        selection.translation = selection.translation.or(of_clients);
+        selection.is_moving = self.moving > 0;
+        lead_pool(&mut self.device, selection.translation)?;
         self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().update(|rules| *rules = selection);
         configured.map_err(RunError::nftables)
@@ -355,6 +446,18 @@ impl PacketSink for TunnelPort {
     }
 }
 
+/// Leads a hub's packets for its pool into the device.
+///
+/// # Errors
+/// The kernel's refusal.
+fn lead_pool(device: &mut RoutedDevice, translation: Option<Translation>) -> Result<(), RunError> {
+    let Some(Translation::Of(pool)) = translation else { return Ok(()) };
+    device.lead_subnet(pool);
+    let name = device.name().to_owned();
+    let restored = device.restore_routes();
+    restored.map(drop).map_err(|refusal| RunError::Tunnel { name, refusal })
+}
+
 fn warn_of(refusal: &KernelRefusal) {
     tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later_advice());
 }
@@ -372,6 +475,8 @@ pub(crate) fn of_clients(
         policies: policies.to_vec(),
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,
+        translation: None,
+        is_moving: false,
     }
 }
 
@@ -434,12 +539,14 @@ mod tests {
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
                 let name = "test0".to_owned();
-                let config = TunnelConfig { name, device, mtu: 1400, clamp_mss: true };
+                let config = TunnelConfig { name, device, mtu: 1400, pool: None, clamp_mss: true };
                 let selection = Selection {
                     traffic: Traffic::ToTerminals { hop: 5900 },
                     policies: vec![],
                     admitted: Admitted::from_anyone(&EgressRules::everywhere()),
                     counts_connections: false,
+                    translation: None,
+                    is_moving: false,
                 };
                 let mut tunnel =
                     Tunnel::install(&config, selection, false, classes, Arc::default(), None)
@@ -603,6 +710,7 @@ mod tests {
                 name: name.to_owned(),
                 device: TunnelDevice::Auto,
                 mtu: 1400,
+                pool: None,
                 clamp_mss: true,
             };
             runtime.unwrap().block_on(async {

@@ -94,7 +94,7 @@ impl DeviceRules for WanSelection {
         vec![
             NftChain::on_hook(HOOK_CHAIN, Hook::prerouting(BEHIND_INTERCEPTION), prerouting),
             NftChain::on_hook(OUTPUT_CHAIN, Hook::output(BEHIND_INTERCEPTION), output),
-            NftChain::on_hook(NAT_CHAIN, Hook::source_nat(), nat),
+            NftChain::on_hook(NAT_CHAIN, Hook::source_nat(0), nat),
         ]
     }
 }

@@ -27,7 +27,7 @@ fn config() -> StackConfig {
     let tcp = tcp::Config { snack: true, ..tcp::Profile::Linux.config() };
     StackConfig {
         tcp: tcp.into(),
-        device: TunnelConfig { name, device, mtu, clamp_mss: true },
+        device: TunnelConfig { name, device, mtu, pool: None, clamp_mss: true },
         interfaces: Vec::new(),
     }
 }

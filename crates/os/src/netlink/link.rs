@@ -129,12 +129,7 @@ impl RouteSocket {
     /// # Errors
     /// The kernel's refusal; ENODEV without the device.
     pub fn add_address(&mut self, device: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = family(address);
-        message.header.prefix_len = prefix;
-        message.header.index = if_nametoindex(device)?;
-        message.attributes =
-            vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];
+        let mut message = address_message(device, address, prefix)?;
         match address {
             IpAddr::V4(address) => {
                 message
@@ -145,6 +140,32 @@ impl RouteSocket {
         }
         self.create(RouteNetlinkMessage::NewAddress(message))
     }
+
+    /// Removes an address, given with its prefix length, from `device`; returns true if it existed.
+    ///
+    /// # Errors
+    /// The kernel's refusal; ENODEV without the device.
+    pub fn remove_address(
+        &mut self,
+        device: &str,
+        address: IpAddr,
+        prefix: u8,
+    ) -> io::Result<bool> {
+        let message = address_message(device, address, prefix)?;
+        match self.remove(RouteNetlinkMessage::DelAddress(message)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(false),
+            removed => removed,
+        }
+    }
+}
+
+fn address_message(device: &str, address: IpAddr, prefix: u8) -> io::Result<AddressMessage> {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = prefix;
+    message.header.index = if_nametoindex(device)?;
+    message.attributes = vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];
+    Ok(message)
 }
 
 /// Returns the broadcast address of a subnet; `None` for two addresses or fewer (RFC 3021).

@@ -102,6 +102,24 @@ impl NetfilterSocket {
         Ok(self.0.into())
     }
 
+    /// Forgets the tracked IPv4 connections whose mark is `value` within `mask`, with their translations. The next
+    /// packet of each begins a new one.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `InvalidInput` if it does not let programs change connection tracking.
+    pub fn forget_connections(&self, value: u32, mask: u32) -> io::Result<()> {
+        /// `linux/netfilter/nfnetlink_conntrack.h`: IPCTNL_MSG_CT_DELETE, CTA_MARK and CTA_MARK_MASK.
+        const DELETE: u16 = 2;
+        const MARK: u16 = 8;
+        const MARK_MASK: u16 = 21;
+        let kind = (libc::NFNL_SUBSYS_CTNETLINK as u16) << 8 | DELETE;
+        let family = libc::AF_INET as u8;
+        self.send(&MessageBatch::single(kind, family, 0, libc::NLM_F_ACK, |message| {
+            message.number(MARK, value);
+            message.number(MARK_MASK, mask);
+        }))
+    }
+
     /// Succeeds if the queried nftables object exists.
     ///
     /// # Errors

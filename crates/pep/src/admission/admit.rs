@@ -131,6 +131,7 @@ mod tests {
             links: BTreeMap::new(),
             volume: None,
             expires: None,
+            address: None,
             invited: false,
         }
     }

@@ -239,6 +239,7 @@ mod tests {
             links: BTreeMap::new(),
             classes: BTreeMap::new(),
             expires: None,
+            address: None,
             invited: false,
             volume: None,
         };

@@ -1,6 +1,7 @@
 //! Settings of a terminal that a hub serves.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use slacp::{ClassRates, PublicKey, Rate, SessionShare};
 use units::{ByteCount, UnixTime};
@@ -19,6 +20,9 @@ pub struct PermittedTerminal {
     /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
     /// not overlap. Key `networks`, default none.
     pub networks: Vec<Prefix>,
+    /// Source address of its packets in the hub's tunnel, from the pool, which is then its only network; `None` if
+    /// it has networks of its own, or no address is free.
+    pub address: Option<Ipv4Addr>,
     /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
     /// those of section `egress`, or else everything except special addresses and the hub's own.
     pub egress: EgressRules,

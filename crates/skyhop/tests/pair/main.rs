@@ -57,6 +57,7 @@ mod stack;
 mod stalled;
 mod takeover;
 mod transfer;
+mod translated;
 mod transparent;
 mod tunnel;
 mod two_terminals;

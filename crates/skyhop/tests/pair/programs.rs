@@ -6,7 +6,7 @@ use crate::{
     directions, dlep, egress, endings, enrol, eyeballs, fail_open, fairness, faults, hostile, http,
     hubs, links, machines, monitoring, names, one_address, operate, overload, policy, protocols,
     proxy, quic, refused, rotation, semantics, shares, shown, solo, stack, stalled, takeover,
-    transfer, transparent, tunnel, two_terminals, unread, upgrade, voice, workers,
+    transfer, translated, transparent, tunnel, two_terminals, unread, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -160,6 +160,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     transfer::inside_iperf3_measures,
     transparent::inside_servers_see_the_client,
     transparent::inside_a_terminal_forges,
+    translated::inside_no_plan,
+    translated::inside_flows,
+    translated::inside_two_terminals,
     tunnel::inside_datagrams_cross,
     tunnel::inside_a_download_runs,
     tunnel::inside_clients_are_strangers,

@@ -32,14 +32,19 @@ pub(crate) fn inside_icmp_and_ipsec() {
     for (server, client) in addresses(0).into_iter().zip(both_of(Node::Client, 0)) {
         let mirror = find_netns(Node::Server).unwrap().run(|| raw(server.ip(), ESP));
         thread::spawn(move || send_back(mirror, client));
-        let pings = if server.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
-        let is_v4 = server.is_ipv4();
         assert_answered(server, ESP, |number| number.to_be_bytes().repeat(50));
-        assert_answered(server, pings, |number| echo_request(is_v4, number));
+        assert_pings_answered(server);
     }
     let sent = terminal.end_with(Signal::SIGTERM);
     assert!(count(&sent, "to hop") >= 4 * u64::from(PACKETS), "{sent}");
     hub.end_by(Signal::SIGTERM);
+}
+
+/// Expects replies to echo requests.
+pub(crate) fn assert_pings_answered(server: SocketAddr) {
+    let is_v4 = server.is_ipv4();
+    let pings = if is_v4 { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
+    assert_answered(server, pings, |number| echo_request(is_v4, number));
 }
 
 /// Expects replies, with the same endings, to all but one in fifty packets, although the link loses

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant};
 
@@ -275,6 +275,16 @@ impl Endpoint {
     pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
         if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_memory(memory);
+        }
+    }
+
+    /// Sets the source addresses of packets from these terminals, for sessions set up from now on: each is
+    /// told its own ([`Self::packet_address`]), unless it does not understand that. Such a terminal, or one with
+    /// `None`, is offered no packet channels. Terminals that are not listed send from addresses of their own.
+    /// Has no effect on a terminal.
+    pub fn set_packet_addresses(&mut self, addresses: BTreeMap<PublicKey, Option<Ipv4Addr>>) {
+        if let EndpointRole::Hub(hub) = &mut self.role {
+            hub.set_packet_addresses(addresses);
         }
     }
 

@@ -214,6 +214,7 @@ fn set_up() -> Session {
         link_layer: true,
         leaving: true,
         successor: true,
+        address_parameter: None,
     };
     Session::new(Instant::ZERO, &config(), keys, &peer, true, None, &Secret::new([8; 32]))
 }

@@ -1,6 +1,7 @@
 //! Statistics and queries of an endpoint.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use units::{ByteCount, Instant};
 
@@ -130,6 +131,13 @@ impl Endpoint {
     /// Returns whether a session's peer receives packets on a channel.
     pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))
+    }
+
+    /// Returns the source address that a terminal's hub expects in all packets on channels, and to which it
+    /// sends packets for this terminal. `None` if the hub takes packets with the addresses of the terminal's
+    /// networks ([`Config::takes_address`](crate::Config::takes_address)).
+    pub fn packet_address(&self, session: SessionId) -> Option<Ipv4Addr> {
+        self.core.session(session).and_then(Session::packet_address)
     }
 
     /// Returns whether both sides' owners send a stream's data in segments, some of them compressed

@@ -79,6 +79,9 @@ pub(crate) struct HandshakeParams {
     pub(crate) join: Option<u64>,
     /// The succession token of the terminal's session with the process before the hub.
     pub(crate) succeeds: Option<u64>,
+    /// From a terminal that can translate its packets to an address of the hub's: 1. From a hub: that
+    /// address, as a number.
+    pub(crate) address: Option<u64>,
 }
 
 /// A parameter of the other side must be understood and is unknown here.
@@ -115,6 +118,7 @@ const DICTIONARY: u64 = 21;
 /// together must not send any.
 const LINK_CONTEXTS: u64 = 22;
 const SUCCEEDS: u64 = 23;
+const ADDRESS: u64 = 24;
 
 impl HandshakeParams {
     /// The cipher of a session with `peer`: AES only if it is fast on both sides.
@@ -173,6 +177,9 @@ impl HandshakeParams {
         if let Some(token) = self.succeeds {
             put(SUCCEEDS, token);
         }
+        if let Some(address) = self.address {
+            put(ADDRESS, address);
+        }
         out
     }
 
@@ -191,6 +198,7 @@ impl HandshakeParams {
             links: None,
             join: None,
             succeeds: None,
+            address: None,
         }
     }
 
@@ -231,6 +239,7 @@ impl HandshakeParams {
             LINKS => self.links = Some(value),
             JOIN => self.join = Some(value),
             SUCCEEDS => self.succeeds = Some(value),
+            ADDRESS => self.address = Some(value),
             REFUSED => return Err(HandshakeError::Refused { parameter: value }),
             _ if name & MANDATORY != 0 => {
                 return Err(UnsupportedParameter { parameter: name }.into());

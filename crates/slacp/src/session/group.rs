@@ -159,6 +159,7 @@ impl EndpointCore {
         let link_layer = self.config.link_layer;
         let (rate, links, join, succeeds) = (rate.initial(), None, None, None);
         let (leaving, successor) = (true, true);
+        let address = self.config.takes_address.then_some(1);
         HandshakeParams {
             limits,
             rate,
@@ -172,6 +173,7 @@ impl EndpointCore {
             links,
             join,
             succeeds,
+            address,
         }
     }
 

@@ -58,8 +58,19 @@ fn session(config: &Config) -> Session {
     let (rate, times) = (config.rate.initial(), Some(true));
     let (ecn, link_layer, leaving) = (true, true, true);
     let successor = true;
-    let peer =
-        Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving, successor };
+    let peer = Peer {
+        key,
+        address,
+        index: 1,
+        limits,
+        rate,
+        times,
+        ecn,
+        link_layer,
+        leaving,
+        successor,
+        address_parameter: None,
+    };
     Session::new(at(0), config, keys, &peer, true, None, &Secret::new([8; 32]))
 }
 

@@ -7,7 +7,7 @@ mod succession;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use units::{ByteCount, Instant};
 
@@ -218,6 +218,14 @@ impl Hub {
     /// Overrides the rates on links towards these terminals, from their next session on.
     pub(crate) fn set_link_rates(&mut self, rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
         self.own.link_rates = rates;
+    }
+
+    /// Sets the source addresses of packets from these terminals, from their next session on.
+    pub(crate) fn set_packet_addresses(
+        &mut self,
+        addresses: BTreeMap<PublicKey, Option<Ipv4Addr>>,
+    ) {
+        self.own.addresses = addresses;
     }
 
     /// Removes the tentative session of a key.
@@ -590,7 +598,7 @@ impl Hub {
         theirs: &HandshakeParams,
     ) -> (Option<Config>, HandshakeParams) {
         let mut own = self.own.of(&core.config, key);
-        let mut ours = core.params(present);
+        let mut ours = HandshakeParams { address: None, ..core.params(present) };
         if let Some(own) = &own {
             ours.limits = session::limits(own);
         }
@@ -605,6 +613,7 @@ impl Hub {
             let usual = own.take().unwrap_or_else(|| core.config.clone());
             own = Some(Config { rate, ..usual });
         }
+        let ours = self.own.address(key, theirs, ours);
         (own, ours)
     }
 

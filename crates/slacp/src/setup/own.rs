@@ -1,9 +1,11 @@
 //! Settings of a hub for individual terminals.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use units::ByteCount;
 
+use crate::keys::handshake::HandshakeParams;
 use crate::{Config, PublicKey, Rate};
 
 /// Overrides by terminal, for sessions set up and links added from now on.
@@ -13,6 +15,8 @@ pub(super) struct TerminalOverrides {
     pub(super) memory: BTreeMap<PublicKey, ByteCount>,
     /// Replaces the rates of [`Config::links`], by their indices.
     pub(super) link_rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>,
+    /// The source addresses of their packets; `None` for those from which no packets are received.
+    pub(super) addresses: BTreeMap<PublicKey, Option<Ipv4Addr>>,
 }
 
 impl TerminalOverrides {
@@ -33,5 +37,20 @@ impl TerminalOverrides {
             usual.into_iter().for_each(|usual| usual.clone_from(rate));
         }
         Some(own)
+    }
+    /// Adds a terminal's address to the parameters that answer `theirs`. Without an address that it takes, it
+    /// is not offered any packet channel: its packets would be dropped.
+    pub(super) fn address(
+        &self,
+        key: &PublicKey,
+        theirs: &HandshakeParams,
+        mut ours: HandshakeParams,
+    ) -> HandshakeParams {
+        let Some(address) = self.addresses.get(key) else { return ours };
+        match address.filter(|_| theirs.address.is_some()) {
+            Some(address) => ours.address = Some(address.to_bits().into()),
+            None => ours.limits.channels = 0,
+        }
+        ours
     }
 }

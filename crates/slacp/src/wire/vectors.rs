@@ -150,6 +150,7 @@ fn params(present: Option<u64>, times: bool) -> HandshakeParams {
         links: None,
         join: None,
         succeeds: None,
+        address: None,
     }
 }
 

@@ -15,6 +15,7 @@ mod idle;
 mod idle_sessions;
 mod marks;
 mod own_memory;
+mod packet_address;
 mod parts;
 mod probing;
 mod rivals;

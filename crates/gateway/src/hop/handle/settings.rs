@@ -1,7 +1,7 @@
 //! Commands that change settings of the running endpoint.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use pep::traffic::{ClassDefinition, TrafficClasses};
@@ -140,6 +140,12 @@ impl Hop {
     /// Sets the memory limits of terminals, which apply from their next sessions on.
     pub(crate) fn set_memory(&self, memory: &BTreeMap<PublicKey, ByteCount>) {
         self.command(|endpoint| endpoint.set_memory(memory.clone()));
+    }
+
+    /// Sets the source addresses of packets from terminals without networks of their own, which apply from their next
+    /// sessions on.
+    pub(crate) fn set_packet_addresses(&self, addresses: &BTreeMap<PublicKey, Option<Ipv4Addr>>) {
+        self.command(|endpoint| endpoint.set_packet_addresses(addresses.clone()));
     }
 
     /// Sets terminals' own rates by link number, which apply from their next sessions on.

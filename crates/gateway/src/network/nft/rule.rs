@@ -30,6 +30,8 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 /// Name of the counter of prohibited packets.
 pub(crate) const REFUSED: &str = "refused";
+/// Name of the counter of packets whose connection has begun outside of the tunnel.
+pub(crate) const BEGUN_OUTSIDE: &str = "begun-outside";
 /// Object type of a named counter: NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
 /// Offset of the first byte of the DNS flags in a UDP datagram; the mask of QR, opcode and RD in it; and RD
@@ -117,6 +119,8 @@ pub(crate) enum Term {
     IsReply,
     /// The packet belongs to an established connection, or is an error about one.
     IsEstablished,
+    /// The packet is not the first one of its connection, answered or not.
+    IsOfKnownConnection,
     /// The destination is not an address of this machine.
     NotToThisMachine,
     /// The source is not an address of this machine.
@@ -149,6 +153,8 @@ pub(crate) enum Term {
     Count(usize, PolicySubject),
     /// Count as prohibited, in the counter [`REFUSED`].
     CountRefused,
+    /// Count in the counter [`BEGUN_OUTSIDE`].
+    CountBegunOutside,
     /// Copy to the log group.
     Log(u16),
     /// Match at most this many packets a second, after a burst of the same number.
@@ -228,6 +234,7 @@ impl Term {
             Self::IsEstablished => {
                 encode_connection_bits(list, CONNECTION_STATE, ESTABLISHED_OR_RELATED);
             }
+            Self::IsOfKnownConnection => encode_connection_bits(list, CONNECTION_STATUS, CONFIRMED),
             Self::NotToThisMachine => encode_not_to(list, libc::RTN_LOCAL),
             Self::NotFromThisMachine => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
             Self::HasTranslatedDestination => {
@@ -247,6 +254,7 @@ impl Term {
             Self::RateLimit(rate) => encode_limit(list, *rate),
             Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
+            Self::CountBegunOutside => encode_count(list, BEGUN_OUTSIDE),
             Self::Masquerade => expression(list, "masq", |_| {}),
             Self::Drop => verdict(list, libc::NF_DROP, None),
             Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
@@ -558,8 +566,9 @@ const REPLY: u8 = 1;
 /// NFT_CT_MARK, in host byte order.
 const CONNECTION_MARK: u32 = 3;
 
-/// NFT_CT_STATUS, and its bit IPS_DST_NAT.
+/// NFT_CT_STATUS, and its bits IPS_CONFIRMED and IPS_DST_NAT.
 const CONNECTION_STATUS: u32 = 2;
+const CONFIRMED: u32 = 1 << 3;
 const TRANSLATED_DESTINATION: u32 = 1 << 5;
 
 fn load_connection(list: &mut MessageBatch, key: u32) {
@@ -632,7 +641,9 @@ impl fmt::Display for Term {
             Self::IsReply => f.write_str("ct direction reply"),
             Self::Count(index, subject) => write_count(f, &policy::counter(*index, *subject)),
             Self::CountRefused => write_count(f, REFUSED),
+            Self::CountBegunOutside => write_count(f, BEGUN_OUTSIDE),
             Self::IsEstablished => f.write_str("ct state established,related"),
+            Self::IsOfKnownConnection => f.write_str("ct status confirmed"),
             Self::NotToThisMachine => f.write_str("fib daddr type != local"),
             Self::NotFromThisMachine => f.write_str("fib saddr type != local"),
             Self::HasTranslatedDestination => f.write_str("ct status dnat"),

@@ -102,10 +102,11 @@ impl Hook {
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, base, behind }
     }
 
-    /// Hook for the translation of source addresses, at the usual priority (NF_IP_PRI_NAT_SRC).
-    pub(crate) const fn source_nat() -> Self {
+    /// Hook for the translation of source addresses. `behind`: relative to the usual priority (NF_IP_PRI_NAT_SRC).
+    /// The first chain that translates a connection decides.
+    pub(crate) const fn source_nat(behind: i32) -> Self {
         let base = BasePriority::Mangle;
-        let behind = libc::NF_IP_PRI_NAT_SRC - base.priority();
+        let behind = libc::NF_IP_PRI_NAT_SRC - base.priority() + behind;
         Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, base, behind }
     }
 
@@ -211,6 +212,19 @@ impl NftTable {
     pub(crate) fn add(&self, chains: &[NftChain]) -> io::Result<()> {
         let mut batch = MessageBatch::new();
         add_chains(&mut batch, &self.name, chains);
+        self.socket.execute(batch)
+    }
+
+    /// Removes a chain on a hook, with its rules.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn remove_chain(&self, name: &str) -> io::Result<()> {
+        let mut batch = MessageBatch::new();
+        batch.message(libc::NFT_MSG_DELCHAIN, FAMILY, 0, |chain| {
+            chain.text(1, &self.name);
+            chain.text(3, name);
+        });
         self.socket.execute(batch)
     }
 

@@ -2,15 +2,19 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, RwLock};
 
 use config::TunnelConfig;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteType};
 use nix::net::if_::if_nametoindex;
-use pep::traffic::IpFamily;
+use os::netlink::RouteSocket;
+use pep::traffic::{IpFamily, Prefix};
 use tokio::sync::Notify;
 
-use crate::network::routing::Routing;
+use crate::network::routing::{Routing, route_of_kind};
 use crate::network::tun::device::Device;
 use crate::network::tun::slot::DeviceSlot;
 use crate::network::tun::table::{DeviceRules, DeviceTable};
@@ -91,6 +95,10 @@ pub(crate) struct RoutedDevice {
     config: TunnelConfig,
     port: Arc<DevicePort>,
     routing: Routing<DeviceSlot>,
+    /// The address to which packets into the device are translated.
+    address: Option<Ipv4Addr>,
+    /// Addresses that only the device leads to.
+    subnet: Option<Prefix>,
 }
 
 /// An installed device, with its table, and the reason why it carries no IPv6, if there is one.
@@ -126,7 +134,14 @@ impl RoutedDevice {
         let (routing, without_v6) =
             Routing::install(table.slot(), index, &IpFamily::BOTH).map_err(refused)?;
         let port = DevicePort { device: RwLock::new(Arc::new(device)), replaced: Notify::new() };
-        let installed = Self { used_as, config: config.clone(), port: Arc::new(port), routing };
+        let installed = Self {
+            used_as,
+            config: config.clone(),
+            port: Arc::new(port),
+            routing,
+            address: None,
+            subnet: None,
+        };
         Ok((installed, table, without_v6))
     }
 
@@ -143,9 +158,42 @@ impl RoutedDevice {
         self.port.clone()
     }
 
+    /// The address to which packets into the device are translated.
+    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
+        self.address
+    }
+
+    /// Gives the device this address in place of the one before. The kernel forgets flows that were translated to
+    /// that one.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn set_address(&mut self, address: Option<Ipv4Addr>) -> Result<(), KernelRefusal> {
+        if address == self.address {
+            return Ok(());
+        }
+        let refused = KernelRefusal::wrap(KernelOperation::Device);
+        let mut kernel = RouteSocket::open().map_err(&refused)?;
+        if let Some(former) = self.address.take() {
+            kernel.remove_address(self.name(), former.into(), 32).map_err(&refused)?;
+        }
+        if let Some(address) = address {
+            kernel.add_address(self.name(), address.into(), 32).map_err(&refused)?;
+            self.address = Some(address);
+        }
+        Ok(())
+    }
+
+    /// Leads the main routing table's packets for `subnet` into the device, from the next [`Self::restore_routes`] on.
+    /// The reverse path filter (`rp_filter`) drops packets from addresses without a route, even if it is loose.
+    pub(crate) fn lead_subnet(&mut self, subnet: Prefix) {
+        self.subnet = Some(subnet);
+    }
+
     /// Creates the device again if it was removed, and leads the routes to it. Returns whether it was replaced.
     pub(crate) fn renew(&mut self) -> bool {
-        let name = self.config.name.as_str();
+        let name = self.config.name.clone();
+        let name = name.as_str();
         // Its reader learns that the device was removed, but not that it was renamed.
         if if_nametoindex(name).is_ok() {
             return false;
@@ -157,6 +205,10 @@ impl RoutedDevice {
                 tracing::info!("{} {name}: its device was made anew", self.used_as);
                 self.routing.lead_to(index);
                 self.port.replace(device);
+                let address = self.address.take();
+                if let Err(refusal) = self.set_address(address) {
+                    tracing::warn!("{refusal}");
+                }
                 true
             }
             Err(error) => {
@@ -171,6 +223,21 @@ impl RoutedDevice {
     /// # Errors
     /// The kernel's refusal for IPv4, for instance without the device.
     pub(crate) fn restore_routes(&self) -> Result<Option<KernelRefusal>, KernelRefusal> {
+        if let Some(subnet) = self.subnet {
+            let route = route_into(self.index(), subnet);
+            let added = RouteSocket::open().and_then(|mut kernel| kernel.ensure(route));
+            added.map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
+        }
         self.routing.restore(&IpFamily::BOTH)
     }
+}
+
+/// A route of the main table, which the kernel removes with the device.
+fn route_into(device: u32, subnet: Prefix) -> RouteNetlinkMessage {
+    let mut route = route_of_kind(RouteType::Unicast, IpFamily::V4);
+    route.header.table = libc::RT_TABLE_MAIN;
+    route.header.destination_prefix_length = subnet.length();
+    route.attributes =
+        vec![RouteAttribute::Destination(subnet.address().into()), RouteAttribute::Oif(device)];
+    RouteNetlinkMessage::NewRoute(route)
 }

@@ -6,7 +6,7 @@ use std::io;
 use pep::traffic::{IpFamily, PolicySubject, TrafficPolicy};
 
 use crate::network::namespace_slot::NamespaceSlot;
-use crate::network::nft::rule::FirewallMark;
+use crate::network::nft::rule::{BEGUN_OUTSIDE, FirewallMark};
 use crate::network::nft::table::{NftChain, NftTable};
 use crate::network::nft::{self, policy};
 use crate::network::routing;
@@ -33,6 +33,12 @@ pub(crate) trait DeviceRules {
     /// Builds the chains on hooks, whose rules stay the same.
     fn hooks(&self, device: &str, mark: FirewallMark) -> Vec<NftChain>;
 
+    /// Builds the chain on a hook that translates source addresses, if any are to be translated now. Its rules
+    /// stay the same.
+    fn translation(&self, _device: &str) -> Option<NftChain> {
+        None
+    }
+
     fn chains(&self, scope: &Self::Scope, device: &str, slot: DeviceSlot) -> Vec<NftChain> {
         let mut chains = self.deciding_chains(scope, slot.mark());
         chains.extend(self.hooks(device, slot.mark()));
@@ -41,10 +47,15 @@ pub(crate) trait DeviceRules {
 
     /// Formats the whole table in nft syntax, as `nft -f` accepts it.
     fn display(&self, scope: &Self::Scope, device: &str, slot: DeviceSlot) -> String {
-        let lasting = Self::LASTING_COUNTERS.iter().map(|counter| (*counter).to_owned());
+        let translation = self.translation(device);
+        let of_translation = translation.is_some().then_some(&BEGUN_OUTSIDE);
+        let lasting = Self::LASTING_COUNTERS.iter().chain(of_translation);
+        let lasting = lasting.map(|counter| (*counter).to_owned());
         let counters = lasting.chain(policy::counters(self.policies(), self.counted()));
         let counters: Vec<String> = counters.collect();
-        nft::table::display(&slot.table_name(), &counters, &self.chains(scope, device, slot))
+        let mut chains = self.chains(scope, device, slot);
+        chains.extend(translation);
+        nft::table::display(&slot.table_name(), &counters, &chains)
     }
 
     /// Formats the routes, rules and table of the first slot, which the only device of a machine gets, in nft
@@ -63,6 +74,11 @@ pub(crate) struct DeviceTable<R: DeviceRules> {
     rules: R,
     /// As set last.
     scope: R::Scope,
+    device: String,
+    /// Name of the chain that translates source addresses, while there is one.
+    translation: Option<&'static str>,
+    /// Set once the table has the counter of the translation.
+    counts_translation: bool,
 }
 
 impl<R: DeviceRules> DeviceTable<R> {
@@ -76,7 +92,15 @@ impl<R: DeviceRules> DeviceTable<R> {
         let chains = |slot| rules.chains(&scope, device, slot);
         let (slot, table) = NftTable::claim(DeviceSlot::all(), chains)?;
         R::LASTING_COUNTERS.iter().try_for_each(|counter| table.add_counter(counter))?;
-        let mut table = Self { table, slot, rules, scope };
+        let mut table = Self {
+            table,
+            slot,
+            rules,
+            scope,
+            device: device.to_owned(),
+            translation: None,
+            counts_translation: false,
+        };
         // Chains that are not on hooks are created empty, but some have rules in any scope.
         table.refill()?;
         Ok(table)
@@ -109,8 +133,27 @@ impl<R: DeviceRules> DeviceTable<R> {
     }
 
     fn refill(&mut self) -> io::Result<()> {
+        let translation = self.rules.translation(&self.device);
+        let name = translation.as_ref().map(|chain| chain.name);
+        // Before packets are taken, or those would begin connections without a translation.
+        if let Some(chain) = translation
+            && self.translation.is_none()
+        {
+            if !self.counts_translation {
+                self.table.add_counter(BEGUN_OUTSIDE)?;
+                self.counts_translation = true;
+            }
+            self.table.add(&[chain])?;
+            self.translation = name;
+        }
         let chains = self.rules.deciding_chains(&self.scope, self.slot.mark());
-        self.table.refill(&chains, self.rules.policies(), self.rules.counted())
+        self.table.refill(&chains, self.rules.policies(), self.rules.counted())?;
+        if name.is_none()
+            && let Some(former) = self.translation.take()
+        {
+            self.table.remove_chain(former)?;
+        }
+        Ok(())
     }
 
     /// Reads all counters: what each policy has decided, and the lasting ones.

@@ -12,7 +12,9 @@ use units::{Instant, UnixTime};
 
 use super::shared_permits::SharedPermits;
 use crate::config::permits::TerminalPermits;
+use crate::process::clock;
 use crate::process::error::RunError;
+use crate::services::tunnel::addresses::TerminalAddresses;
 
 /// Interval at which permits are looked at, besides when their directory reports a change.
 const LOOK: Duration = Duration::from_secs(10);
@@ -28,6 +30,8 @@ pub(super) struct FollowedPermits {
     shared: SharedPermits,
     /// When to look at the files without a report: a network file system sends none.
     look: Periodic,
+    /// Addresses in the tunnel of terminals without networks.
+    addresses: Option<TerminalAddresses>,
     /// Terminals that have expired, as of the last [`Self::serve`].
     expired: usize,
     /// Permits may have changed since they were last read.
@@ -40,17 +44,21 @@ impl FollowedPermits {
     /// Reads the permits of a hub with this configuration, and follows their changes.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// If the directory cannot be read, or terminals need addresses to which a route of this machine leads.
     pub(super) fn read(now: Instant, config: &HubConfig) -> Result<Self, RunError> {
         let mut permits = TerminalPermits::read(config)?;
         let watch = permits.directory().and_then(watch);
         let mut shared = SharedPermits::start(config);
         shared.apply(&mut permits);
+        let mut addresses = TerminalAddresses::load(config);
+        let terminals = permits.served(clock::unix_time());
+        addresses.iter_mut().try_for_each(|addresses| addresses.check(&terminals))?;
         Ok(Self {
             permits,
             watch,
             shared,
             look: Periodic::new(LOOK, now + LOOK),
+            addresses,
             expired: 0,
             is_stale: false,
             fresh: Periodic::new(PERMITS_EVERY, now),
@@ -102,7 +110,9 @@ impl FollowedPermits {
     /// Returns the terminals to serve from now on.
     pub(super) fn serve(&mut self, wall: UnixTime) -> Vec<PermittedTerminal> {
         self.expired = self.permits.expired(wall);
-        self.permits.served(wall)
+        let mut terminals = self.permits.served(wall);
+        self.addresses.iter_mut().for_each(|addresses| addresses.assign(&mut terminals));
+        terminals
     }
 
     /// The configuration that was applied last.

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use config::{HubConfig, PermittedTerminal, aggregates, link_rates, memory_limits};
+use config::{
+    HubConfig, PermittedTerminal, aggregates, link_rates, memory_limits, packet_addresses,
+};
 use slacp::{Endpoint, PublicKey};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -142,6 +144,7 @@ fn endpoints(
     let mut endpoints = Endpoint::hub_in_parts(link, identity, &allow, seed, *workers);
     for endpoint in &mut endpoints {
         endpoint.set_memory(memory_limits(terminals));
+        endpoint.set_packet_addresses(packet_addresses(terminals));
         endpoint.set_link_rates(link_rates(terminals, &config.links));
         endpoint.set_aggregates(clock::now(), aggregates(terminals));
     }

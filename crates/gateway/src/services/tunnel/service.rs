@@ -4,10 +4,11 @@ use std::io;
 
 use config::{PermittedTerminal, TerminalConfig};
 use control::status::GatewayStatus;
-use pep::traffic::TrafficPolicy;
+use pep::traffic::{Prefix, TrafficPolicy};
 use slacp::{Event, SessionId};
 
-use super::{Admitted, Selection, Traffic, Tunnel, everywhere, of_clients};
+use super::{Admitted, Selection, Traffic, Translation, Tunnel, everywhere, of_clients};
+use crate::hop::Hop;
 use crate::process::error::RunError;
 use crate::services::{Config, Service, SharedDevice, Surroundings};
 
@@ -19,15 +20,21 @@ pub(crate) struct HubSelection {
     pub(crate) port: u16,
     pub(crate) intercepts: bool,
     pub(crate) policies: Vec<TrafficPolicy>,
+    /// Addresses for terminals without networks, if the hub has a tunnel.
+    pub(crate) pool: Option<Prefix>,
 }
 
 impl HubSelection {
     pub(crate) fn of(&self, terminals: &[PermittedTerminal]) -> Selection {
+        // Where every terminal has networks, addresses are routed.
+        let needs_pool = terminals.iter().any(|terminal| terminal.address.is_some());
         Selection {
             traffic: Traffic::ToTerminals { hop: self.port },
             policies: self.policies.clone(),
             admitted: admitted(terminals),
             counts_connections: !self.intercepts,
+            translation: self.pool.filter(|_| needs_pool).map(Translation::Of),
+            is_moving: false,
         }
     }
 }
@@ -137,6 +144,27 @@ impl TerminalTunnel {
     pub(crate) fn new(tunnel: Tunnel) -> Self {
         Self { tunnel, session: None, is_open: false }
     }
+
+    /// Lets packets pass between the tunnel and a session, translated if its hub gives an address. Without a session,
+    /// the address stays for the next one.
+    ///
+    /// # Errors
+    /// The reason for which the tunnel cannot be used.
+    fn enter(&mut self, hop: &Hop, session: Option<SessionId>) -> Result<(), String> {
+        let Some(session) = session else { return Ok(()) };
+        let address = hop.packet_address(session);
+        let unusable = |reason| match address {
+            Some(address) => format!("cannot use {address} in the tunnel: {reason}"),
+            None => reason,
+        };
+        self.tunnel.translate(address).map_err(unusable)?;
+        // Only IPv4 is translated.
+        let networks = if address.is_some() { vec![Prefix::ALL_V4] } else { everywhere() };
+        match self.tunnel.add(hop, session, networks) {
+            true => Ok(()),
+            false => Err("the hub has no tunnel for this terminal".to_owned()),
+        }
+    }
 }
 
 impl Service for TerminalTunnel {
@@ -152,11 +180,8 @@ impl Service for TerminalTunnel {
             // Adding a session opens it; a hub that does not answer closes it again below.
             self.session = uplink.session;
             self.is_open = true;
-            let accepted = |session| self.tunnel.add(hop, session, everywhere());
-            if uplink.session.is_some_and(|session| !accepted(session)) {
-                tracing::warn!(
-                    "the hub has no tunnel: traffic that is not split passes unaccelerated"
-                );
+            if let Err(reason) = self.enter(hop, uplink.session) {
+                tracing::warn!("{reason}: traffic that is not split passes unaccelerated");
             }
         }
         if let Some(session) = self.session

@@ -5,8 +5,14 @@
 //! packet would fail: replies have no destination port that a policy could match, programs change
 //! the DSCP of open connections, and a changed policy would move live ones. Packets from the tunnel
 //! mark their connection too, so that replies return through the tunnel.
+//!
+//! While a terminal translates its clients to an address of the hub's ([`Translation::ToDevice`]), every flow is
+//! decided once, at its first packet: its translation cannot change later. If the route of a translated flow changes
+//! because the tunnel closes, the kernel forgets it (`nf_nat_oif_changed`), or when the device goes; its next packet
+//! begins another one. A flow that has begun outside of the tunnel has no translation, so it stays outside. It is
+//! marked and counted, and forgotten within half a second ([`crate::services::tunnel`]), which lets its next packet in.
 
-use pep::traffic::{PolicyAction, PolicySubject, Prefix, TrafficPolicy};
+use pep::traffic::{IpFamily, PolicyAction, PolicySubject, Prefix, TrafficPolicy};
 
 use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
@@ -24,10 +30,17 @@ const OWN_CHAIN: &str = "own";
 const ADMITTED: &str = "admitted";
 /// Chain for traffic that may cross the hop unsplit.
 const WHOLE: &str = "whole";
+/// Chain for packets that take the tunnel if their flow is translated.
+const TRANSLATED: &str = "translated";
+/// Chain that translates source addresses.
+const SOURCES: &str = "sources";
+const V4: Term = Term::Version(IpFamily::V4);
 const CONNECTIONS: &str = "new-connections";
 const PACKETS: &str = "other-packets";
 const FORWARDED: &str = "prerouting";
 const OUTPUT: &str = "output";
+/// Connection mark of flows that have begun outside of the tunnel, but should be in it.
+pub(super) const OUTSIDE: FirewallMark = PASS_MARK;
 /// Mark bits of interception and tunnels of all gateways.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
@@ -40,6 +53,41 @@ pub(crate) struct Selection {
     pub(crate) admitted: Vec<Admitted>,
     /// Set if this table counts connections, because nothing intercepts them.
     pub(crate) counts_connections: bool,
+    /// Translation of source addresses; `None` if clients' addresses are routed.
+    pub(crate) translation: Option<Translation>,
+    /// Set while the kernel forgets flows that have begun outside of a terminal's tunnel. An answer to one of them
+    /// that is still under way would begin it anew, in the other direction, and so keep it outside.
+    pub(crate) is_moving: bool,
+}
+
+/// Translation of source addresses, IPv4 only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Translation {
+    /// On a terminal: what enters the tunnel gets the address of the device.
+    ToDevice,
+    /// On a hub: what comes from these addresses gets that of the interface by which it leaves.
+    Of(Prefix),
+}
+
+impl Translation {
+    /// Order among other programs' chains. On a terminal ours comes first: a rule of the operator's for all
+    /// interfaces would give packets an address that the hub does not accept. On a hub the operator may choose.
+    fn hook(self) -> Hook {
+        match self {
+            Self::ToDevice => Hook::source_nat(-1),
+            Self::Of(_) => Hook::source_nat(1),
+        }
+    }
+
+    fn rules(self, device: &str) -> Vec<NftRule> {
+        let device = Term::ToInterface(device.to_owned());
+        match self {
+            Self::ToDevice => vec![vec![V4, device, Term::Masquerade]],
+            Self::Of(pool) => {
+                vec![vec![device, Term::Return], vec![V4, Term::FromPrefix(pool), Term::Masquerade]]
+            }
+        }
+    }
 }
 
 /// The direction of a tunnel.
@@ -138,12 +186,15 @@ impl DeviceRules for Selection {
 
     /// The deciding chains while the tunnel serves `networks`; without rules if there are none.
     fn deciding_chains(&self, networks: &Vec<Prefix>, mark: FirewallMark) -> Vec<NftChain> {
-        let mut chains = vec![
+        let mut chains = Vec::new();
+        // Without a translation, it is empty and not called.
+        chains.extend((!self.of_hub()).then(|| NftChain::plain(TRANSLATED, self.translated(mark))));
+        chains.extend([
             NftChain::plain(CONNECTIONS, self.connections(mark)),
             NftChain::plain(PACKETS, self.packets(mark)),
             NftChain::plain(WHOLE, self.whole(mark)),
-            NftChain::plain(CHAIN, self.traffic.selected(networks)),
-        ];
+            NftChain::plain(CHAIN, self.selected(networks, mark)),
+        ]);
         chains.extend(self.traffic.own().map(|rules| NftChain::plain(OWN_CHAIN, rules)));
         if networks.is_empty() {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
@@ -154,6 +205,11 @@ impl DeviceRules for Selection {
 
     fn hooks(&self, device: &str, mark: FirewallMark) -> Vec<NftChain> {
         self.traffic.hooks(device, mark)
+    }
+
+    fn translation(&self, device: &str) -> Option<NftChain> {
+        let translation = self.translation?;
+        Some(NftChain::on_hook(SOURCES, translation.hook(), translation.rules(device)))
     }
 }
 
@@ -169,9 +225,31 @@ impl Selection {
         matches!(self.traffic, Traffic::ToTerminals { .. })
     }
 
+    /// Returns `true` on a terminal that translates its clients.
+    fn translates_clients(&self) -> bool {
+        self.translation == Some(Translation::ToDevice)
+    }
+
+    /// Rules that select traffic to decide about, while the tunnel serves `networks`.
+    fn selected(&self, networks: &[Prefix], mark: FirewallMark) -> Vec<NftRule> {
+        let mut rules = self.traffic.selected(networks);
+        if self.translates_clients() {
+            // Only IPv4 is translated.
+            rules.insert(0, vec![Term::Version(IpFamily::V6), Term::Return]);
+            if self.is_moving {
+                rules.extend(begun_elsewhere(self.traffic.interfaces(), mark));
+            }
+        }
+        rules
+    }
+
+    fn whole(&self, mark: FirewallMark) -> Vec<NftRule> {
+        if self.translates_clients() { whole_translated(mark) } else { self.whole_routed(mark) }
+    }
+
     /// A SYN that passes must not keep the mark of an earlier connection. On a hub, replies to
     /// packets that came outside of the tunnel stay outside of it.
-    fn whole(&self, mark: FirewallMark) -> Vec<NftRule> {
+    fn whole_routed(&self, mark: FirewallMark) -> Vec<NftRule> {
         let none = mark.cleared();
         let first =
             vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(none), Term::Goto(CONNECTIONS)];
@@ -187,9 +265,26 @@ impl Selection {
         rules
     }
 
+    /// Rules for packets that take the tunnel if their flow is translated or new.
+    fn translated(&self, mark: FirewallMark) -> Vec<NftRule> {
+        if !self.translates_clients() {
+            return Vec::new();
+        }
+        let outside = vec![
+            Term::IsOfKnownConnection,
+            Term::MarkConnection(OUTSIDE),
+            Term::CountBegunOutside,
+            Term::Return,
+        ];
+        vec![outside, take_connection(mark)]
+    }
+
     /// Applies the policies to a SYN that is not split.
     fn connections(&self, mark: FirewallMark) -> Vec<NftRule> {
-        let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
+        let take = || match self.translates_clients() {
+            true => vec![Term::Goto(TRANSLATED)],
+            false => take_connection(mark),
+        };
         // On a terminal, TCP enters the tunnel only by a policy: otherwise it is split, or passes.
         let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
         policy::chain(
@@ -209,7 +304,10 @@ impl Selection {
 
     /// Applies the policies to other packets.
     fn packets(&self, mark: FirewallMark) -> Vec<NftRule> {
-        let take = || vec![Term::SetMark(mark), Term::Accept];
+        let take = || match self.translates_clients() {
+            true => vec![Term::Goto(TRANSLATED)],
+            false => vec![Term::SetMark(mark), Term::Accept],
+        };
         let verdict = |policy: &TrafficPolicy| match policy.action {
             PolicyAction::Split | PolicyAction::Tunnel => take(),
             // Only its first datagram shows that a flow is QUIC: later ones follow the connection's mark.
@@ -221,6 +319,35 @@ impl Selection {
         };
         policy::chain(&self.policies, PolicySubject::Packets, |_| true, take(), verdict)
     }
+}
+
+/// Drops packets that would begin a flow to the clients of these `interfaces`. Those from clients themselves do not come
+/// this far.
+fn begun_elsewhere(interfaces: &[String], mark: FirewallMark) -> Vec<NftRule> {
+    let mut rules = vec![
+        vec![Term::IsOfKnownConnection, Term::Return],
+        vec![Term::ConnectionHasMark(mark), Term::Return],
+    ];
+    let drop = |interface: &String| {
+        vec![Term::NotTcp, Term::NotToThisMachine, Term::RoutedTo(interface.clone()), Term::Drop]
+    };
+    rules.extend(interfaces.iter().map(drop));
+    rules
+}
+
+fn take_connection(mark: FirewallMark) -> NftRule {
+    vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept]
+}
+
+/// A translated flow stays in the tunnel, whatever the policies say now. Answers to what has come another way go back
+/// that way.
+fn whole_translated(mark: FirewallMark) -> Vec<NftRule> {
+    vec![
+        vec![Term::ConnectionHasMark(mark), Term::SetMark(mark), Term::Accept],
+        vec![Term::IsReply, Term::Return],
+        vec![Term::Tcp, Term::OnlySyn, Term::Goto(CONNECTIONS)],
+        vec![Term::NotTcp, Term::Goto(PACKETS)],
+    ]
 }
 
 #[cfg(test)]
@@ -252,7 +379,7 @@ mod tests {
         ]
     }
 
-    fn selections() -> [Selection; 3] {
+    fn selections() -> [Selection; 5] {
         let interfaces = || vec!["lan0".to_owned(), "lan1".to_owned()];
         let lans = || LanRoutes::example(&["lan0", "lan1"]);
         let clients = |own| Traffic::OfClients { interfaces: interfaces(), own, lans: lans() };
@@ -265,15 +392,19 @@ mod tests {
             TrafficPolicy { dscp: vec![9], ..TrafficPolicy::new("refused", PolicyAction::Refuse) },
             TrafficPolicy::of_quic(PolicyAction::Bypass),
         ];
+        let pool = Translation::Of("10.213.0.0/16".parse().unwrap());
         [
-            (clients(false), false),
-            (clients(true), false),
-            (Traffic::ToTerminals { hop: 5900 }, true),
+            (clients(false), None),
+            (clients(true), None),
+            (Traffic::ToTerminals { hop: 5900 }, None),
+            (clients(true), Some(Translation::ToDevice)),
+            (Traffic::ToTerminals { hop: 5900 }, Some(pool)),
         ]
-        .map(|(traffic, counts_connections)| {
-            let policies = policies.clone();
-            let admitted = admitted();
-            Selection { traffic, policies, admitted, counts_connections }
+        .map(|(traffic, translation)| {
+            let (policies, admitted) = (policies.clone(), admitted());
+            let counts_connections = traffic.interfaces().is_empty();
+            let is_moving = translation.is_some();
+            Selection { traffic, policies, admitted, counts_connections, translation, is_moving }
         })
     }
 
@@ -297,6 +428,27 @@ mod tests {
                 );
                 let passing = "meta l4proto != tcp ct mark & 0x01000000 == 0x01000000 return";
                 assert_eq!(ours.contains(passing), of_clients, "{ours}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_terminal_translates_only_while_its_hub_gives_it_an_address() {
+        in_namespace(|| {
+            let [selection, ..] = selections();
+            let mut table = DeviceTable::claim(selection, "skyhop0").unwrap();
+            table.set_scope(networks()).unwrap();
+            let Some(routed) = nft(&["list", "ruleset"], "") else { return };
+            assert!(
+                !routed.contains("nat"),
+                "the kernel need not look at every connection: {routed}"
+            );
+            for translation in [Some(Translation::ToDevice), None, Some(Translation::ToDevice)] {
+                table.update(|rules| rules.translation = translation).unwrap();
+                let listed = nft(&["list", "ruleset"], "").unwrap();
+                for part in ["masquerade", "ct status confirmed", "meta nfproto ipv6 return"] {
+                    assert_eq!(listed.contains(part), translation.is_some(), "{part}: {listed}");
+                }
             }
         });
     }

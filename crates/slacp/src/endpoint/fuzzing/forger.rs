@@ -185,6 +185,7 @@ fn arbitrary_params(choices: &mut Choices) -> HandshakeParams {
     let join = choices.one_in(16).then(|| choices.extreme());
     let (aes, link_layer, leaving, successor) = (true, true, true, true);
     let succeeds = choices.one_in(16).then(|| choices.extreme());
+    let address = choices.one_in(16).then(|| choices.extreme());
     HandshakeParams {
         limits,
         rate,
@@ -198,5 +199,6 @@ fn arbitrary_params(choices: &mut Choices) -> HandshakeParams {
         links,
         join,
         succeeds,
+        address,
     }
 }

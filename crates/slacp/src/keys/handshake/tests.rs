@@ -24,6 +24,7 @@ fn params(present: Option<u64>) -> HandshakeParams {
         links: Some(3),
         join: present,
         succeeds: present.map(|name| name ^ 1),
+        address: present.map(|name| name ^ 2),
     }
 }
 
