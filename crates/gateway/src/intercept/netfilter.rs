@@ -397,12 +397,12 @@ impl Rules {
             [&within[..], &[Term::NotToThisMachine, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
         };
         let decide: Vec<NftRule> = scope.terms().into_iter().map(decide).collect();
-        rules.extend(self.from_clients(scope, &decide));
+        rules.extend(self.client_rules(scope, &decide));
         rules
     }
 
     /// Returns the rules that apply `decide` to what comes from clients and does not stay on their side.
-    fn from_clients(&self, scope: &Scope, decide: &[NftRule]) -> Vec<NftRule> {
+    fn client_rules(&self, scope: &Scope, decide: &[NftRule]) -> Vec<NftRule> {
         let from = |interface: &str| Term::FromInterface(interface.to_owned());
         let mut rules = Vec::new();
         // Configured networks lie across the hop, whatever other routes there are.

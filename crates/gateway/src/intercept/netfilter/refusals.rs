@@ -35,7 +35,7 @@ impl Rules {
         let end = [Term::NotToThisMachine, Term::ToUnicast, Term::Goto(UDP_POLICY_CHAIN)];
         let decide = |within: NftRule| [&within[..], &end].concat();
         let decide: Vec<NftRule> = scope.terms().into_iter().map(decide).collect();
-        self.from_clients(scope, &decide)
+        self.client_rules(scope, &decide)
     }
 
     /// Returns the rules of the policies that refuse datagrams. Other datagrams pass; the tunnel's table counts

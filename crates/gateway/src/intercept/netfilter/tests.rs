@@ -301,7 +301,7 @@ fn what_cannot_be_accelerated_anyway_keeps_quic() {
     let policies = chain(&printed, UDP_POLICY_CHAIN);
     let first = policies.iter().position(|rule| rule.contains("goto")).unwrap();
     let is_exempt = |client: &str| policies[..first].iter().any(|rule| rule.contains(client));
-    assert!(is_exempt("ip saddr 10.0.0.9 return") && is_exempt("ip6 saddr fd00:1::/64 return"));
+    assert!(is_exempt("ip saddr 10.0.0.9/32 return") && is_exempt("ip6 saddr fd00:1::/64 return"));
     for name in [REFUSAL_CHAIN, QUIC_REFUSAL_CHAIN] {
         assert_eq!(chain(&printed, name)[0], "ct status dnat return");
     }
