@@ -106,7 +106,7 @@ const CHECKS: [Check; 13] = [
 ];
 
 /// A busy machine delays most tries.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 
 /// Of the flow; each in those cases that have it.
 const FIGURES: [&str; 6] =

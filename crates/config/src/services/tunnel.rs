@@ -49,7 +49,7 @@ const PRIVATE: [Prefix; 3] = [
     Prefix::v4([192, 168, 0, 0], 16),
 ];
 const POOL_FORM: &str = "a prefix of 8 to 30 bits in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 \
-                         (100.64.0.0/10 is of carriers, 198.18.0.0/15 of `[dns] pool`)";
+                         (100.64.0.0/10 belongs to carriers, 198.18.0.0/15 to `[dns] pool`)";
 /// Ethernet's MTU. It may exceed the hop's MTU, because a packet channel splits longer packets.
 pub(crate) const USUAL_MTU: u16 = 1500;
 

@@ -12,7 +12,7 @@ const PACKETS: Family = Family::counters(
 const REFUSALS: Family = Family::counters(
     "skyhop_refusals",
     "fate",
-    "Packets that policies refuse: answered in the name of the destination, or not for the client's limit",
+    "Packets that policies refuse: answered in the name of the destination, or not, because the client was at its limit",
 );
 const STACK: Family = Family::counters(
     "skyhop_stack_connections",

@@ -50,7 +50,7 @@ impl GatewayStatus {
             }
             interception.shared.iter().for_each(|each| row(text, "shared", &each.to_string()));
             if let Some(refusals) = &interception.refusals {
-                row(text, "refused", &services::refusals(refusals));
+                row(text, "refusals", &services::refusals(refusals));
             }
         }
         self.policies.iter().for_each(|each| row(text, "policy", &policy(each)));

@@ -37,7 +37,7 @@ const DNS: &str = "\n# Clients' names from a cache, if the hub's file has a sect
 
 /// How a terminal treats HTTP/3.
 const QUIC: &str =
-    "quic = \"tcp\"   # browsers use HTTP/2 instead of HTTP/3, at once: it is accelerated\n";
+    "quic = \"tcp\"   # browsers use HTTP/2, which is accelerated, instead of HTTP/3\n";
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;

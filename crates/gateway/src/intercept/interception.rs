@@ -238,9 +238,7 @@ impl Interception {
             let opened = Refuser::open(group, &versions(&self.listeners))
                 .map_err(KernelRefusal::wrap(KernelOperation::Packets));
             let warn = |refusal: &KernelRefusal| {
-                tracing::warn!(
-                    "what policies refuse passes, because it cannot be answered: {refusal}"
-                );
+                tracing::warn!("cannot answer refused traffic, which therefore passes: {refusal}");
             };
             self.refuser = opened.inspect_err(warn).ok();
         }

@@ -537,8 +537,8 @@ fn hook(slot: GatewaySlot, names: bool) -> NftChain {
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
     if names {
-        // First: packets to addresses that stand for names are taken as long as the gateway runs. Only QUIC is
-        // refused before, by the gateway: the kernel refuses about one datagram a second of each client.
+        // First: packets to addresses that stand for names are taken as long as the gateway runs. What
+        // policies refuse is refused before, by the gateway: the kernel answers about one datagram a second of each client.
         rules.insert(1, vec![Term::Tcp, Term::OnlySyn, Term::Jump(NAMES_CHAIN)]);
         rules.insert(2, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
         // Last: segments of connections that the gateway carries have been accepted by then.

@@ -238,8 +238,10 @@ impl Tunnel {
         let translation = address.map(|_| Translation::ToDevice);
         let updated = self.port.table().update(|rules| rules.translation = translation);
         updated.map_err(|error| {
-            // Untranslated packets would not be accepted, so the tunnel must not count as prepared.
+            // Untranslated packets would not be accepted, so the tunnel must not count as prepared; nor must later
+            // changes of the rules try the same again.
             let _ = self.device.set_address(None);
+            let _ = self.port.table().update(|rules| rules.translation = None);
             KernelRefusal::wrap(KernelOperation::Nftables)(error).to_string()
         })?;
         if let Some(address) = address {
@@ -253,14 +255,17 @@ impl Tunnel {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn configure(&mut self, mut selection: Selection) -> Result<(), RunError> {
-        // A terminal's translation is not configured, but follows its hub.
-        let of_clients = self.device.address().map(|_| Translation::ToDevice);
-        selection.translation = selection.translation.or(of_clients);
         selection.is_moving = self.moving > 0;
-        lead_pool(&mut self.device, selection.translation)?;
+        let pool = selection.translation;
         self.lans.follow_interfaces(selection.traffic.interfaces());
-        let configured = self.port.table().update(|rules| *rules = selection);
-        configured.map_err(RunError::nftables)
+        let configured = self.port.table().update(|rules| {
+            // A terminal's follows its hub. A hub's stays for sessions that have begun with an address.
+            selection.translation = selection.translation.or(rules.translation);
+            *rules = selection;
+        });
+        configured.map_err(RunError::nftables)?;
+        // Last: without it, housekeeping tries again, but the new rules must hold.
+        lead_pool(&mut self.device, pool)
     }
 
     /// Adds the tunnel's counters, and what its table has counted for the policies.

@@ -102,7 +102,7 @@ impl NetfilterSocket {
         Ok(self.0.into())
     }
 
-    /// Forgets the tracked IPv4 connections whose mark is `value` within `mask`, with their translations. The next
+    /// Forgets the tracked connections whose mark is `value` within `mask`, with their translations. The next
     /// packet of each begins a new one.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ pub(crate) fn inside_a_page_is_refused() {
         wait_for(&sockets.path("terminal"), "refused", |status| counts_in(status) == [80, 80, 0]);
     assert_eq!(told["policies"][0]["action"], "refuse");
     let table = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
-    assert!(table.contains("refused  80 packets answered"), "{table}");
+    assert!(table.contains("refusals 80 packets answered"), "{table}");
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }

@@ -53,8 +53,10 @@ impl Rules {
                 PolicyAction::Refuse => vec![Term::Goto(REFUSAL_CHAIN)],
                 _ => vec![Term::Return],
             });
+        // A client that serves others answers what was asked.
+        let answers = std::iter::once(vec![Term::IsReply, Term::Return]);
         // Clients whose connections pass unaccelerated would gain nothing from TCP.
-        self.exempt_clients().chain(policies).collect()
+        answers.chain(self.exempt_clients()).chain(policies).collect()
     }
 
     /// Returns the rules for refused packets. Those beyond the limit get no answer.

@@ -119,6 +119,8 @@ pub(crate) enum Term {
     IsReply,
     /// The packet belongs to an established connection, or is an error about one.
     IsEstablished,
+    /// The packet is an ICMP error about a connection, or begins one that another announced.
+    IsRelated,
     /// The packet is not the first one of its connection, answered or not.
     IsOfKnownConnection,
     /// The destination is not an address of this machine.
@@ -234,6 +236,7 @@ impl Term {
             Self::IsEstablished => {
                 encode_connection_bits(list, CONNECTION_STATE, ESTABLISHED_OR_RELATED);
             }
+            Self::IsRelated => encode_connection_bits(list, CONNECTION_STATE, RELATED),
             Self::IsOfKnownConnection => encode_connection_bits(list, CONNECTION_STATUS, CONFIRMED),
             Self::NotToThisMachine => encode_not_to(list, libc::RTN_LOCAL),
             Self::NotFromThisMachine => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
@@ -559,7 +562,8 @@ fn encode_remark(list: &mut MessageBatch, wanted: FirewallMark) {
 /// NFT_CT_STATE, and nftables' bits for IP_CT_NEW, and for IP_CT_ESTABLISHED and IP_CT_RELATED.
 const CONNECTION_STATE: u32 = 0;
 const NEW: u32 = 1 << 3;
-const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
+const RELATED: u32 = 1 << 2;
+const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | RELATED;
 /// NFT_CT_DIRECTION, and its value IP_CT_DIR_REPLY for packets towards the originator.
 const CONNECTION_DIRECTION: u32 = 1;
 const REPLY: u8 = 1;
@@ -643,6 +647,7 @@ impl fmt::Display for Term {
             Self::CountRefused => write_count(f, REFUSED),
             Self::CountBegunOutside => write_count(f, BEGUN_OUTSIDE),
             Self::IsEstablished => f.write_str("ct state established,related"),
+            Self::IsRelated => f.write_str("ct state related"),
             Self::IsOfKnownConnection => f.write_str("ct status confirmed"),
             Self::NotToThisMachine => f.write_str("fib daddr type != local"),
             Self::NotFromThisMachine => f.write_str("fib saddr type != local"),

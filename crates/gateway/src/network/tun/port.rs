@@ -218,11 +218,21 @@ impl RoutedDevice {
         }
     }
 
-    /// Adds missing rules and routes. Also returns a refusal for IPv6.
+    /// Adds missing rules and routes, and the address. Also returns a refusal for IPv6.
     ///
     /// # Errors
     /// The kernel's refusal for IPv4, for instance without the device.
     pub(crate) fn restore_routes(&self) -> Result<Option<KernelRefusal>, KernelRefusal> {
+        if let Some(address) = self.address {
+            let added = RouteSocket::open()
+                .and_then(|mut kernel| kernel.add_address(self.name(), address.into(), 32));
+            match added {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(KernelRefusal::wrap(KernelOperation::Device)(error));
+                }
+                _ => {}
+            }
+        }
         if let Some(subnet) = self.subnet {
             let route = route_into(self.index(), subnet);
             let added = RouteSocket::open().and_then(|mut kernel| kernel.ensure(route));

@@ -131,6 +131,10 @@ pub(super) fn check_own(address: Ipv4Addr, device: u32) -> Result<(), String> {
     if let Some(special) = SPECIAL.iter().find(|special| special.range.contains(address.into())) {
         return Err(format!("it is an address of {}", special.what));
     }
+    // As every pool is: with an address of the hub's or a server's, nothing would reach it any more.
+    if !address.is_private() {
+        return Err("it is not a private address (RFC 1918)".to_owned());
+    }
     match conflict(host(address), Some(device)) {
         Ok(None) => Ok(()),
         Ok(Some(route)) => Err(format!(
@@ -270,6 +274,8 @@ mod tests {
             assert!(check_own(own, u32::MAX).unwrap_err().contains("10.213.7.0/24"));
             assert!(check_own(Ipv4Addr::new(10, 213, 8, 9), u32::MAX).is_ok());
             assert!(check_own(Ipv4Addr::LOCALHOST, u32::MAX).unwrap_err().contains("loopback"));
+            let public = check_own(Ipv4Addr::new(8, 8, 8, 8), u32::MAX);
+            assert!(public.unwrap_err().contains("not a private address"));
             all[0].networks = vec!["10.1.0.0/16".parse().unwrap()];
             assert_eq!(checked(&all), Ok(()));
         });

@@ -18,7 +18,7 @@ use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::to;
 use crate::network::nft::policy;
-use crate::network::nft::rule::{FirewallMark, PASS_MARK, REFUSED, Term};
+use crate::network::nft::rule::{FirewallMark, REFUSED, Term};
 use crate::network::nft::table::{Hook, NftChain, NftRule};
 use crate::network::tun::table::{BEHIND_INTERCEPTION, DeviceRules};
 
@@ -39,9 +39,12 @@ const CONNECTIONS: &str = "new-connections";
 const PACKETS: &str = "other-packets";
 const FORWARDED: &str = "prerouting";
 const OUTPUT: &str = "output";
-/// Connection mark of flows that have begun outside of the tunnel, but should be in it.
-pub(super) const OUTSIDE: FirewallMark = PASS_MARK;
-/// Mark bits of interception and tunnels of all gateways.
+/// Connection mark of flows that have begun outside of the tunnel, but should be in it. They are forgotten, those that pass
+/// by a policy ([`PASSING`]) are not.
+pub(super) const OUTSIDE: FirewallMark = FirewallMark { value: 1 << 29, mask: 1 << 29 };
+/// Connection mark of QUIC flows that a policy lets pass.
+const PASSING: FirewallMark = FirewallMark { value: 1 << 30, mask: 1 << 30 };
+/// Packet mark bits of interception and tunnels of all gateways.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
 /// Selection of the packets that go through the tunnel.
@@ -259,7 +262,7 @@ impl Selection {
         let mut rules = vec![first, later];
         rules.extend(self.of_hub().then_some(answer));
         // Flows that began while a policy let them pass, also if it is gone.
-        let passing = vec![Term::NotTcp, Term::ConnectionHasMark(PASS_MARK), Term::Return];
+        let passing = vec![Term::NotTcp, Term::ConnectionHasMark(PASSING), Term::Return];
         rules.extend((!self.of_hub()).then_some(passing));
         rules.push(vec![Term::NotTcp, Term::Goto(PACKETS)]);
         rules
@@ -270,13 +273,15 @@ impl Selection {
         if !self.translates_clients() {
             return Vec::new();
         }
+        // An ICMP error has no flow of its own, and that of its connection is not to be forgotten.
+        let related = vec![Term::IsRelated, Term::Return];
         let outside = vec![
             Term::IsOfKnownConnection,
             Term::MarkConnection(OUTSIDE),
             Term::CountBegunOutside,
             Term::Return,
         ];
-        vec![outside, take_connection(mark)]
+        vec![related, outside, take_connection(mark)]
     }
 
     /// Applies the policies to a SYN that is not split.
@@ -312,7 +317,7 @@ impl Selection {
             PolicyAction::Split | PolicyAction::Tunnel => take(),
             // Only its first datagram shows that a flow is QUIC: later ones follow the connection's mark.
             PolicyAction::Bypass if policy.only_quic => {
-                vec![Term::MarkConnection(PASS_MARK), Term::Return]
+                vec![Term::MarkConnection(PASSING), Term::Return]
             }
             PolicyAction::Bypass => vec![Term::Return],
             PolicyAction::Refuse => vec![],
@@ -343,7 +348,10 @@ fn take_connection(mark: FirewallMark) -> NftRule {
 /// that way.
 fn whole_translated(mark: FirewallMark) -> Vec<NftRule> {
     vec![
+        // This machine's own connections come here, too.
+        vec![Term::Version(IpFamily::V6), Term::Return],
         vec![Term::ConnectionHasMark(mark), Term::SetMark(mark), Term::Accept],
+        vec![Term::NotTcp, Term::ConnectionHasMark(PASSING), Term::Return],
         vec![Term::IsReply, Term::Return],
         vec![Term::Tcp, Term::OnlySyn, Term::Goto(CONNECTIONS)],
         vec![Term::NotTcp, Term::Goto(PACKETS)],
@@ -426,7 +434,7 @@ mod tests {
                     !ours.contains("dscp 0x09"),
                     "what is not refused is as without the policy"
                 );
-                let passing = "meta l4proto != tcp ct mark & 0x01000000 == 0x01000000 return";
+                let passing = "meta l4proto != tcp ct mark & 0x40000000 == 0x40000000 return";
                 assert_eq!(ours.contains(passing), of_clients, "{ours}");
             }
         });
