@@ -176,7 +176,7 @@ pub(crate) fn read(
     proxy: Option<ProxySection>,
     needed: bool,
 ) -> Result<(Option<InterceptConfig>, Option<ProxyConfig>), FileError> {
-    let proxy = proxy.map(|raw| self::proxy(place, raw)).transpose()?;
+    let proxy = proxy.map(|raw| self::proxy(place, &raw)).transpose()?;
     if intercept.is_none() && needed {
         return Err(place.missing_key("intercept.interfaces", INTERFACES));
     }
@@ -203,11 +203,11 @@ pub(crate) fn bypass(raw: Option<&InterceptSection>) -> Vec<Prefix> {
     raw.map_or_else(Vec::new, |raw| raw.bypass.to_vec())
 }
 
-fn proxy(place: &KeyContext<'_>, raw: ProxySection) -> Result<ProxyConfig, FileError> {
+fn proxy(place: &KeyContext<'_>, raw: &ProxySection) -> Result<ProxyConfig, FileError> {
     const LISTEN: &str = "an address and a TCP port, like \"127.0.0.1:1080\"";
     const CLIENTS: &str = "the addresses that may use the proxy, like [\"10.1.0.0/16\"]";
     let place = place.within("proxy");
-    let Text(listen) = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?;
+    let Text(listen) = raw.listen.as_ref().ok_or_else(|| place.missing_key("listen", LISTEN))?;
     // Without a list of clients, only this machine may use the proxy.
     if raw.clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
         return Err(place.missing_key("clients", CLIENTS));

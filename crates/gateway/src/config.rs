@@ -1,6 +1,6 @@
 //! Reads configuration files, which the crate `config` parses. This module has what needs the machine: the file,
 //! the private key and its permissions, the processor.
-//! [`pair`] writes the files of a new pair, [`whole_file`] any file of the gateway's that is replaced as a whole.
+//! [`pair`] writes the files of a new pair, `whole_file` any file of the gateway's that is replaced as a whole.
 
 mod cpu;
 pub mod keys;

@@ -289,7 +289,8 @@ impl GatewayPair {
     pub fn stop(self) -> Result<(), PairError> {
         // Terminals first, so that they can still close their sessions with the hub.
         let terminals = GatewayProcess::stop_all(self.terminals);
-        terminals.and(self.hub.stop())
+        let hub = self.hub.stop();
+        terminals.and(hub)
     }
 
     /// Waits for `command` to end, then stops the gateways. `tell` is called with a gateway's
@@ -317,7 +318,7 @@ impl GatewayPair {
         // A failure is told once.
         let _ = self.stop().inspect_err(|error| {
             if !failed {
-                tell(error)
+                tell(error);
             }
         });
         status

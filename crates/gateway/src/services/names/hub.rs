@@ -174,9 +174,10 @@ mod tests {
     #[tokio::test]
     async fn questions_that_nobody_answers_hold_up_no_connection() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let mut keys = HubDnsSection::default();
-        keys.questions = Number::new(4).unwrap();
-        keys.servers = vec![server.local_addr().unwrap()].into();
+        let keys = HubDnsSection {
+            questions: Number::new(4).unwrap(),
+            servers: vec![server.local_addr().unwrap()].into(),
+        };
         let names = HubResolver::new(&keys, Arc::default());
         let client = SlotAsker {
             group: PublicKey([1; 32]),
