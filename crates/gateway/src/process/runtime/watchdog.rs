@@ -80,7 +80,8 @@ mod tests {
         }
         for (poll, is_well) in [(10, true), (60, false)] {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-            again.args(["--exact", "runtime::watchdog::tests::a_long_poll_ends_the_process"]);
+            let (_, tests) = module_path!().split_once("::").unwrap();
+            again.args(["--exact", &format!("{tests}::a_long_poll_ends_the_process")]);
             again.arg("--nocapture");
             again.env(VARIABLE, "50").env("SKYHOP_TEST_POLL", poll.to_string());
             let output = again.output().unwrap();
