@@ -105,19 +105,20 @@ fn both_processes_of_an_upgraded_hub_share_its_rate() {
 }
 
 pub(crate) fn inside_rate_is_shared() {
-    let hub = Hub::start("rate = \"20 Mbit/s\"", "");
+    // A rate that a busy machine moves, too.
+    let hub = Hub::start("rate = \"8 Mbit/s\"", "");
     let terminal = hub.keys.terminal(1, "", "");
     let listener = listen(FILE_PORT);
     let come = [const { AtomicU64::new(0) }; 2];
     let so_far = |number: usize| come[number].load(Ordering::Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| download(&listener, 24_000_000, &come[0]));
-        wait_until(PATIENCE, || so_far(0) > 1_000_000);
+        scope.spawn(|| download(&listener, 12_000_000, &come[0]));
+        wait_until(PATIENCE, || so_far(0) > 400_000);
         hub.upgrade();
-        scope.spawn(|| download(&listener, 15_000_000, &come[1]));
+        scope.spawn(|| download(&listener, 6_000_000, &come[1]));
         // The second begins, and the portions follow.
-        wait_until(PATIENCE, || so_far(1) > 3_000_000);
-        let windows = [6_000_000, 9_000_000, 12_000_000].map(|end| {
+        wait_until(PATIENCE, || so_far(1) > 1_200_000);
+        let windows = [2_400_000, 3_600_000, 4_800_000].map(|end| {
             let (before, began, sent_before) = ([so_far(0), so_far(1)], Instant::now(), sent());
             wait_until(PATIENCE, || so_far(1) > end);
             let (seconds, sent) = (began.elapsed().as_secs_f64(), sent() - sent_before);
@@ -129,9 +130,9 @@ pub(crate) fn inside_rate_is_shared() {
         // Both together keep to the hub's rate, which counts no Ethernet headers. What moves from one portion
         // to the other is nobody's for half a second, more often so the busier the machine is: one window shows
         // that both get their portions. That these are the whole otherwise, `pep::rates::handover` tests in virtual time.
-        assert!(windows.iter().all(|(rate, _)| *rate <= 20.6), "{windows:.1?}");
+        assert!(windows.iter().all(|(rate, _)| *rate <= 8.24), "{windows:.1?}");
         let shared =
-            |(rate, moved): &(f64, [f64; 2])| *rate >= 15.0 && moved.iter().all(|each| *each > 6.0);
+            |(rate, moved): &(f64, [f64; 2])| *rate >= 6.0 && moved.iter().all(|each| *each > 2.4);
         assert!(windows.iter().any(shared), "{windows:.1?}");
     });
     hub.end();

@@ -147,7 +147,9 @@ fn a_link_that_is_lost_while_both_sides_are_starved_costs_no_more_than_that_time
         let starved = Duration::from_millis(2500);
         net.freeze(starved);
         net.run_until(30.0, Net::is_over);
-        assert!(net.stall <= starved + LONGEST_STALL, "link {link}: {:?}", net.stall);
+        // What arrived during the pause is handled first; only then the link is doubted, and the peer asked.
+        let most = starved + LONGEST_STALL + Duration::from_millis(200);
+        assert!(net.stall <= most, "link {link}: {:?}", net.stall);
     }
 }
 
