@@ -181,8 +181,10 @@ pub(crate) fn inside_one_lan() {
     let (carrier, other) = if carrying[0] { (0, 1) } else { (1, 0) };
     terminals.remove(carrier).end_by(Signal::SIGTERM);
     assert_reset(&held);
-    exchange(&mut mirror.connect_carried());
+    let mut held = mirror.connect_carried();
+    exchange(&mut held);
     assert_eq!(site.clients(other), [client]);
+    drop(held);
     assert_eq!(shared(&site.sockets.path(names[other])), "");
     terminals.remove(0).end_by(Signal::SIGTERM);
     mirror.assert_passes_by();
